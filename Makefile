@@ -1,0 +1,46 @@
+# make demo, make test: each sets up whatever it needs (a .venv, the packages, the native build) and nothing twice.
+PYTHON ?= python3
+BIN := .venv/bin
+NATIVE := $(wildcard native/*.cpp native/*.hpp) CMakeLists.txt
+export PYTHONWARNINGS ?= default
+
+.PHONY: demo test lint bench sanitize clean
+.DELETE_ON_ERROR:
+
+demo: .venv/.package
+	$(BIN)/neuralcde demo --out demo
+
+test: lint
+	$(BIN)/python -m pytest -n 2
+
+lint: .venv/.package
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/.bench
+	$(BIN)/python -m benchmarks
+
+# The native tests again, against a build with the address and undefined-behaviour sanitizers.
+sanitize: .venv/.package
+	bash tests/native/sanitize.sh
+
+clean:
+	rm -rf .venv build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# Debian's python3 without python3-venv has venv but not ensurepip.
+.venv/bin/python:
+	$(PYTHON) -m venv .venv || { rm -rf .venv && $(PYTHON) -m venv --without-pip .venv && \
+	  $(PYTHON) -m pip --python .venv/bin/python install -q pip; }
+
+.venv/.build-tools: constraints.txt | .venv/bin/python
+	$(BIN)/python -m pip install -q -c constraints.txt scikit-build-core nanobind cmake ninja
+	touch $@
+
+.venv/.package: pyproject.toml constraints.txt $(NATIVE) .venv/.build-tools
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e '.[cli,dev]'
+	touch $@
+
+.venv/.bench: .venv/.package
+	$(BIN)/python -m pip install -q -c constraints.txt '.[bench]' --no-build-isolation --dry-run >/dev/null
+	touch $@

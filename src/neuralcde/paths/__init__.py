@@ -1,0 +1,8 @@
+"""`IrregularSeries` to `ControlPath` X: one scheme a file, one class for all."""
+
+from .control_path import ControlPath as ControlPath
+from .hermite import hermite as hermite
+from .linear import linear as linear
+from .natural_cubic import natural_cubic as natural_cubic
+from .rectilinear import rectilinear as rectilinear
+from .smoothing import smoothing as smoothing

@@ -1,0 +1,82 @@
+"""Linear interpolation."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from .._native import kernels
+from ..series import IrregularSeries
+from .control_path import ControlPath
+from .pieces import check_fill, first_rows, forward_filled, in_blocks, own_gaps, piece_offsets
+
+
+def linear(series: IrregularSeries, *, fill: Literal["interpolate", "forward"] = "interpolate") -> ControlPath:
+    r"""Linear path: straight lines between observations.
+
+    $$X(t) = x_0 + \frac{t - t_0}{t_1 - t_0} (x_1 - x_0)$$
+
+    between consecutive observations $(t_0, x_0)$ and $(t_1, x_1)$ of a channel.
+
+    Parameters
+    ----------
+    series
+        The observations, usually with a time channel: `series.with_channels()`.
+    fill
+        What a missing value is. `"interpolate"`: the line runs between the channel's own observations, and is constant
+        before the first and after the last one. `"forward"`: the channel's last observation is carried forward (0
+        before the first), and lines run between rows.
+
+    Returns
+    -------
+    ControlPath
+        With pieces of degree 1.
+
+    Notes
+    -----
+    Causality: with `fill="forward"` X at a knot depends only on observations up to it; with `"interpolate"` that holds
+    for complete data only, since a missing value is read off the next observation. Between knots X looks ahead to the
+    next row. Every fixed-step solver that steps from knot to knot integrates a linear path without quadrature error.
+
+    Cost: O(rows x channels), two coefficients a piece and channel.
+
+    Examples
+    --------
+    >>> import neuralcde as nc
+    >>> nan = float("nan")
+    >>> series = nc.IrregularSeries.from_list([([0.0, 1.0, 2.0], [[0.0], [nan], [4.0]])])
+    >>> nc.linear(series).evaluate(1.0).item(), nc.linear(series, fill="forward").evaluate(1.0).item()
+    (2.0, 0.0)
+    """
+    check_fill(fill)
+    if fill == "forward":
+        return ControlPath(series, in_blocks(series, 2, _between_rows), 1, "linear", "knots")
+    differentiable = series.values.requires_grad or series.times.requires_grad
+    if kernels is None or series.device.type != "cpu" or differentiable:
+        return ControlPath(series, in_blocks(series, 2, in_torch), 1, "linear", "none")
+    coefficients = series.values.new_empty(int(piece_offsets(series.offsets, 1)[-1]), 2, series.channels)
+    rows = series.times.contiguous(), series.values.contiguous(), series.offsets.contiguous()
+    kernels.linear(*rows, coefficients, torch.get_num_threads())
+    return ControlPath(series, coefficients, 1, "linear", "none")
+
+
+def in_torch(series: IrregularSeries) -> Float[Tensor, "pieces 2 channels"]:
+    """Lines between own observations in plain torch: differentiable, and the specification of the kernel."""
+    gaps = own_gaps(series)
+    known = torch.where(series.values.isnan(), 0.0, series.values).double()
+    start = known.gather(0, gaps.before)
+    slope = (known.gather(0, gaps.after) - start) / gaps.width
+    line = torch.stack([start + slope * gaps.since, slope * gaps.duration], dim=1)
+    return torch.where(gaps.none[:, None], 0.0, line).to(series.dtype)
+
+
+def _between_rows(series: IrregularSeries) -> Float[Tensor, "pieces 2 channels"]:
+    row = first_rows(series.offsets)
+    values = forward_filled(series).values
+    rise = torch.zeros_like(values)
+    rise[:-1] = values.diff(dim=0)
+    rise[series.offsets[1:] - 1] = 0.0  # a series of one row stays where it is
+    return torch.stack([values[row], rise[row]], dim=1)

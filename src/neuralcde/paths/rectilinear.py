@@ -1,0 +1,63 @@
+"""Rectilinear interpolation: time moves first, then the values."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..series import IrregularSeries
+from .control_path import ControlPath
+from .pieces import first_rows, forward_filled, in_blocks, piece_offsets
+
+
+def rectilinear(series: IrregularSeries) -> ControlPath:
+    r"""Rectilinear path: $(t_0, x_0) \to (t_1, x_0) \to (t_1, x_1) \to (t_2, x_1) \to \ldots$, straight in between.
+
+    Each gap has two pieces. On the first, time (and what follows it, the channels $t x_0$) runs to the next row while
+    the data stay; on the second, of duration 0, the data and the counts move to the new row while time stands still.
+    Missing values keep the channel's last observation, 0 before its first one.
+
+    Parameters
+    ----------
+    series
+        The observations, usually with a time channel: `series.with_channels()`.
+
+    Returns
+    -------
+    ControlPath
+        With pieces of degree 1, two a gap.
+
+    Notes
+    -----
+    Causality: everywhere. X up to time t, knots or not, never depends on observations after t; the price is twice the
+    number of pieces (Morrill et al. 2022).
+
+    Examples
+    --------
+    >>> import neuralcde as nc
+    >>> path = nc.rectilinear(nc.IrregularSeries.from_list([([0.0, 1.0], [[3.0], [5.0]])]).with_channels())
+    >>> path.evaluate(1.0, side="left").tolist(), path.evaluate(1.0).tolist(), path.durations.tolist()
+    ([[1.0, 3.0]], [[1.0, 5.0]], [1.0, 0.0])
+    """
+    coefficients = in_blocks(series, 2, _pieces, per_gap=2)
+    return ControlPath(series, coefficients, 2, "rectilinear", "everywhere")
+
+
+def _pieces(series: IrregularSeries) -> Float[Tensor, "pieces 2 channels"]:
+    values = forward_filled(series).values
+    row = first_rows(series.offsets)
+    rise = torch.zeros_like(values)
+    rise[:-1] = values.diff(dim=0)
+    rise[series.offsets[1:] - 1] = 0.0
+    with_time = torch.tensor([role in ("time", "start") for role in series.roles], device=series.device)
+    start, rise = values[row], rise[row]
+    first_rise = torch.where(with_time, rise, 0.0)
+    across = torch.stack([start, first_rise], dim=1)
+    up = torch.stack([start + first_rise, rise - first_rise], dim=1)
+    both = torch.stack([across, up], dim=1).flatten(0, 1)
+    # a series of one row has one piece, not two
+    firsts = piece_offsets(series.offsets, 1)[:-1][series.lengths == 1]
+    keep = torch.ones(len(both), dtype=torch.bool, device=series.device)
+    keep[2 * firsts + 1] = False
+    return both[keep]

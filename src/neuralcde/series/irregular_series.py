@@ -1,0 +1,492 @@
+"""The data model: many series, each with its own observation times and missing values, in one ragged container."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from types import EllipsisType
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from . import ragged
+from .arrays import Rows, as_tensor, check_dtype, check_rows, merge_repeated, read_list, read_padded
+from .channels import ChannelScales, Counts, Role, added_channels
+from .tables import Duplicates, StaticColumn, TableFormat, read_long, write_long
+
+
+class Padded(NamedTuple):
+    """Series padded with NaN to the longest one."""
+
+    values: Float[Tensor, "series steps channels"]
+    times: Float[Tensor, "series steps"]
+    lengths: Int[Tensor, series]
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class IrregularSeries:
+    r"""Irregularly sampled, partially observed series: $((t_0, x_0), \ldots, (t_n, x_n))$ for each of them.
+
+    Frozen, and ragged: the rows of series i are `offsets[i] .. offsets[i + 1] - 1`. NaN means not observed. Build one
+    with `from_long`, `from_list` or `from_padded`; those check the data, the constructor trusts it.
+
+    Parameters
+    ----------
+    times
+        Observation times in the user's own unit, float64, strictly increasing within a series.
+    values
+        Observations, float32 or float64, NaN where a channel was not observed.
+    offsets
+        Where each series starts, and the number of rows at the end.
+    static
+        Features of a series that do not change in time, NaN where unknown.
+    ids
+        The name of each series.
+    channel_names, static_names
+        Names of the columns of `values` and of `static`.
+    roles
+        What each channel is: `"data"`, or added by `with_channels`: `"time"`, `"count"`, `"start"`.
+    format
+        How the table looked that the series came from.
+    scales
+        Set by `SeriesScaler`, used by `with_channels`.
+
+    Examples
+    --------
+    >>> import neuralcde as nc
+    >>> nan = float("nan")
+    >>> first = ([0.0, 0.5, 2.0], [[1.0, nan], [nan, 3.0], [2.0, nan]])
+    >>> series = nc.IrregularSeries.from_list([first, ([7.0], [[0.0, 1.0]])])
+    >>> series
+    IrregularSeries(2 series, 4 rows, 2 channels: 'x0', 'x1'; lengths 1 .. 3, times 0 .. 7, 62 % observed, float32)
+    >>> len(series[1:]), series[0].values.shape
+    (1, torch.Size([3, 2]))
+    """
+
+    times: Float[Tensor, rows]
+    values: Float[Tensor, "rows channels"]
+    offsets: Int[Tensor, bounds]
+    static: Float[Tensor, "series features"]
+    ids: np.ndarray[Any, Any]
+    channel_names: tuple[str, ...]
+    static_names: tuple[str, ...] = ()
+    roles: tuple[Role, ...]
+    format: TableFormat = dataclasses.field(default_factory=TableFormat)
+    scales: ChannelScales = dataclasses.field(default_factory=ChannelScales)
+
+    @classmethod
+    def from_long(
+        cls,
+        frame: Any,
+        *,
+        id: str | None = None,
+        time: str | None = None,
+        static: Sequence[str] = (),
+        channels: Sequence[str] | None = None,
+        unit: str | None = None,
+        duplicates: Duplicates = "error",
+        dtype: torch.dtype = torch.float32,
+        like: IrregularSeries | None = None,
+    ) -> IrregularSeries:
+        """Read a long table: one row for each series and time, one column for each channel.
+
+        Parameters
+        ----------
+        frame
+            A pandas, polars or pyarrow table. Rows may come in any order; series keep the order of first appearance.
+        id, time
+            The columns that say which series a row belongs to, and when it was observed.
+        static
+            Columns with one value a series (age, sex). Text becomes one indicator a category.
+        channels
+            The measured columns; by default every other numeric or boolean one. Null and NaN mean not observed.
+        unit
+            For datetime and duration times: the unit of `times` ("ns", "us", "ms", "s", "min", "h", "D"; default "s",
+            datetimes counted from 1970). Stamps are kept to about a microsecond.
+        duplicates
+            What to do with rows of one series at one time: refuse them, or take the "mean" or the "last" observation of
+            each channel there.
+        dtype
+            torch.float32 or torch.float64.
+        like
+            A series read before: `id`, `time`, `static`, `channels`, `unit` and the categories are taken from it, so
+            that a new table is read exactly as the first one. A category not seen then gets no indicator.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Naming the column, the series and the fix.
+
+        Examples
+        --------
+        >>> import pandas as pd, neuralcde as nc
+        >>> frame = pd.DataFrame({"stay": ["a", "b", "a"], "hour": [2.0, 0.0, 1.0], "pulse": [80.0, 70.0, None]})
+        >>> series = nc.IrregularSeries.from_long(frame, id="stay", time="hour")
+        >>> series.ids.tolist(), series.times.tolist()
+        (['a', 'b'], [1.0, 2.0, 0.0])
+        """
+        if like is not None:
+            known = like.format
+            id, time = known.id, known.time
+            static = [column.name for column in known.static]
+            channels, unit = list(like._data_names), known.unit
+        if id is None or time is None:
+            raise TypeError("from_long needs the names of the id and time columns, e.g. id='stay', time='hour'.")
+        table = read_long(
+            frame,
+            id=id,
+            time=time,
+            static=static,
+            channels=channels,
+            unit=unit,
+            dtype=check_dtype(dtype),
+            known=None if like is None else like.format,
+        )
+        rows = Rows(
+            torch.from_numpy(np.ascontiguousarray(table.times)),
+            torch.from_numpy(table.values),
+            ragged.offsets_of(torch.from_numpy(table.lengths)),
+        )
+        names = [name for column in table.format.static for name in column.feature_names]
+        return cls._checked(
+            rows,
+            ids=table.ids,
+            static=torch.from_numpy(table.static).to(dtype),
+            channel_names=table.channel_names,
+            static_names=tuple(names),
+            duplicates=duplicates,
+            format=table.format,
+        )
+
+    @classmethod
+    def from_list(
+        cls,
+        pairs: Sequence[tuple[Any, Any]],
+        *,
+        ids: Sequence[Any] | None = None,
+        static: Any = None,
+        channels: Sequence[str] | None = None,
+        static_names: Sequence[str] | None = None,
+        duplicates: Duplicates = "error",
+        dtype: torch.dtype = torch.float32,
+    ) -> IrregularSeries:
+        """One (times, values) pair a series: shapes (n_i,) and (n_i, channels), arrays or tensors.
+
+        Gradients flow back to tensors given here.
+
+        Parameters
+        ----------
+        pairs
+            The series. Times must increase strictly; NaN values are not observed.
+        ids
+            Names of the series, 0, 1, ... by default.
+        static
+            Features (series, k) that do not change in time, NaN where unknown.
+        channels, static_names
+            Names of the channels and of the static features.
+        duplicates, dtype
+            As in `from_long`.
+        """
+        names = _ids(ids, len(pairs))
+        rows = read_list(pairs, names=names, dtype=check_dtype(dtype))
+        return cls._from_rows(rows, names, static, channels, static_names, duplicates)
+
+    @classmethod
+    def from_padded(
+        cls,
+        values: Any,
+        times: Any = None,
+        lengths: Any = None,
+        *,
+        ids: Sequence[Any] | None = None,
+        static: Any = None,
+        channels: Sequence[str] | None = None,
+        static_names: Sequence[str] | None = None,
+        duplicates: Duplicates = "error",
+        dtype: torch.dtype = torch.float32,
+    ) -> IrregularSeries:
+        """A block (series, steps, channels) with NaN where nothing was observed.
+
+        Parameters
+        ----------
+        values
+            The block. The aeon and sktime layout (series, channels, steps) must be swapped first.
+        times
+            (steps,) shared, or (series, steps); by default 0, 1, 2, ...
+        lengths
+            Number of rows of each series. Without it, trailing rows that hold nothing are cut off.
+        ids, static, channels, static_names, duplicates, dtype
+            As in `from_list`.
+        """
+        rows = read_padded(values, times, lengths, named=channels is not None, dtype=check_dtype(dtype))
+        return cls._from_rows(rows, _ids(ids, len(rows.offsets) - 1), static, channels, static_names, duplicates)
+
+    @classmethod
+    def concat(cls, parts: Sequence[IrregularSeries]) -> IrregularSeries:
+        """The series of all parts, one after the other; channels and static features must agree."""
+        if not parts:
+            raise ValueError("concat needs at least one IrregularSeries.")
+        head = parts[0]
+        for part in parts[1:]:
+            for name in ("channel_names", "static_names", "roles", "scales"):
+                if getattr(part, name) != getattr(head, name):
+                    raise ValueError(f"the parts differ in {name}: {getattr(head, name)} and {getattr(part, name)}.")
+        return dataclasses.replace(
+            head,
+            times=torch.cat([part.times for part in parts]),
+            values=torch.cat([part.values for part in parts]),
+            offsets=ragged.offsets_of(torch.cat([part.lengths for part in parts])),
+            static=torch.cat([part.static for part in parts]),
+            ids=np.concatenate([part.ids for part in parts]),
+        )
+
+    @classmethod
+    def _from_rows(
+        cls, rows: Rows, ids: Any, static: Any, channels: Any, static_names: Any, duplicates: Duplicates
+    ) -> IrregularSeries:
+        count, width = len(rows.offsets) - 1, rows.values.shape[1]
+        names = tuple(f"x{i}" for i in range(width)) if channels is None else tuple(map(str, channels))
+        if len(names) != width:
+            raise ValueError(f"channels names {len(names)} channels {list(names)}, but values have {width}.")
+        features = torch.empty(count, 0) if static is None else as_tensor(static, "static", torch.float64)
+        features = (features[:, None] if features.ndim == 1 else features).to(rows.values)
+        if features.ndim != 2 or len(features) != count:
+            raise ValueError(f"static must have shape ({count}, features), got {tuple(features.shape)}.")
+        if bool(features.isinf().any()):
+            worst = ids[int(features.isinf().any(1).nonzero()[0, 0])]
+            raise ValueError(f"series {worst!r} has an infinite static feature; use NaN where it is unknown.")
+        labels = tuple(f"s{i}" for i in range(features.shape[1])) if static_names is None else tuple(static_names)
+        if len(labels) != features.shape[1]:
+            raise ValueError(f"static_names has {len(labels)} names, but static has {features.shape[1]} columns.")
+        return cls._checked(
+            rows,
+            ids=ids,
+            static=features,
+            channel_names=names,
+            static_names=labels,
+            duplicates=duplicates,
+            format=TableFormat(static=tuple(StaticColumn(name) for name in labels)),
+        )
+
+    @classmethod
+    def _checked(
+        cls,
+        rows: Rows,
+        *,
+        ids: np.ndarray[Any, Any],
+        static: Tensor,
+        channel_names: tuple[str, ...],
+        static_names: tuple[str, ...],
+        duplicates: Duplicates,
+        format: TableFormat,
+    ) -> IrregularSeries:
+        if duplicates not in ("error", "mean", "last"):
+            raise ValueError(f'duplicates must be "error", "mean" or "last", got {duplicates!r}.')
+        for argument, names in (("channel", channel_names), ("static feature", static_names)):
+            repeated = [name for name in names if names.count(name) > 1]
+            if repeated:
+                raise ValueError(f"two {argument}s are called {repeated[0]!r}; names must differ.")
+        data: Role = "data"
+        if duplicates != "error":
+            rows = merge_repeated(rows, duplicates)
+        check_rows(rows, ids, channel_names, format.time)
+        return cls(
+            times=rows.times,
+            values=rows.values,
+            offsets=rows.offsets,
+            static=static,
+            ids=ids,
+            channel_names=channel_names,
+            static_names=static_names,
+            roles=(data,) * len(channel_names),
+            format=format,
+        )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def shape(self) -> tuple[int]:
+        """(number of series,): scikit-learn's splitters ask for it."""
+        return (len(self),)
+
+    @property
+    def lengths(self) -> Int[Tensor, series]:
+        """Number of rows of each series."""
+        return ragged.lengths(self.offsets)
+
+    @property
+    def observed(self) -> Bool[Tensor, "rows channels"]:
+        """Where a channel was observed."""
+        return ~self.values.isnan()
+
+    @property
+    def channels(self) -> int:
+        """Number of channels, added ones included."""
+        return self.values.shape[1]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the values."""
+        return self.values.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors are."""
+        return self.values.device
+
+    @property
+    def _data_names(self) -> tuple[str, ...]:
+        return tuple(name for name, role in zip(self.channel_names, self.roles, strict=True) if role == "data")
+
+    def __getitem__(self, index: ragged.Index | tuple[ragged.Index, EllipsisType]) -> IrregularSeries:
+        if isinstance(index, tuple):
+            if len(index) != 2 or index[1] is not Ellipsis:
+                raise IndexError("series have one axis: use series[index]; channels are columns of series.values.")
+            index = index[0]
+        chosen = ragged.positions(index, len(self))
+        rows, offsets = ragged.select(self.offsets, chosen)
+        return dataclasses.replace(
+            self,
+            times=self.times[rows],
+            values=self.values[rows],
+            offsets=offsets,
+            static=self.static[chosen],
+            ids=self.ids[chosen if isinstance(chosen, slice) else chosen.numpy()],
+        )
+
+    def __iter__(self) -> Iterator[IrregularSeries]:
+        return (self[i] for i in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, IrregularSeries):
+            return NotImplemented
+        for name in ("channel_names", "static_names", "roles", "scales", "dtype"):
+            if getattr(self, name) != getattr(other, name):
+                return False
+        return np.array_equal(self.ids, other.ids) and all(
+            torch.equal(torch.nan_to_num(a, nan=0.0), torch.nan_to_num(b, nan=0.0))
+            and torch.equal(a.isnan(), b.isnan())
+            for a, b in (
+                (self.times, other.times),
+                (self.values, other.values),
+                (self.offsets, other.offsets),
+                (self.static, other.static),
+            )
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        if len(self) == 0:
+            return f"IrregularSeries(0 series, {self.channels} channels)"
+        names = ", ".join(map(repr, self.channel_names[:4])) + (", ..." if self.channels > 4 else "")
+        static = f", {len(self.static_names)} static features" if self.static_names else ""
+        share = 100 * float(self.observed.float().mean()) if self.values.numel() else 0.0
+        return (
+            f"IrregularSeries({len(self):,} series, {len(self.times):,} rows, {self.channels} channels: {names}{static}; "
+            f"lengths {int(self.lengths.min())} .. {int(self.lengths.max())}, times {float(self.times.min()):.6g} .. "
+            f"{float(self.times.max()):.6g}, {share:.0f} % observed, {str(self.dtype).removeprefix('torch.')})"
+        )
+
+    def with_channels(self, *, time: bool = True, counts: Counts | None = None, start: bool = False) -> IrregularSeries:
+        r"""The series with channels added, in the order time, counts, start, data.
+
+        Parameters
+        ----------
+        time
+            The time $t_i$, without which a CDE is blind to the speed of its path (the paper's sections 3 and 6.1).
+        counts
+            Observational intensity (sections 3.5 and 3.6) as cumulative counts: `"shared"` counts the rows at which
+            anything was observed, `"per_channel"` the observations of each channel.
+        start
+            The channels $t_i x_0$ of section 6.1, which make a CDE sensitive to translation without an initial network;
+            $x_0$ is the first row, 0 where it was not observed.
+
+        Notes
+        -----
+        After a `SeriesScaler` the time and count channels are in the units it found: time since the series' start
+        divided by its standard deviation over the training rows, counts by theirs or by 1 if that is larger (so one
+        observation never moves X by more than 1). This works alike for hours, seconds and unix stamps.
+        `SeriesScaler(scale="paper")` leaves both raw. Without a scaler, time is counted from the series' start.
+        """
+        if set(self.roles) != {"data"}:
+            raise ValueError(f"the series has added channels already: roles are {self.roles}. Call with_channels once.")
+        added = added_channels(
+            self.times,
+            self.values,
+            self.offsets,
+            self.channel_names,
+            self.scales,
+            time=time,
+            counts=counts,
+            start=start,
+        )
+        return dataclasses.replace(
+            self,
+            values=torch.cat([*added.columns, self.values], dim=1),
+            channel_names=(*added.names, *self.channel_names),
+            roles=(*added.roles, *self.roles),
+        )
+
+    def to(self, target: torch.device | torch.dtype | str) -> IrregularSeries:
+        """The series on another device or with another type of values; times stay float64."""
+        if isinstance(target, torch.dtype):
+            check_dtype(target)
+            return dataclasses.replace(self, values=self.values.to(target), static=self.static.to(target))
+        moved = {name: getattr(self, name).to(target) for name in ("times", "values", "offsets", "static")}
+        return dataclasses.replace(self, **moved)
+
+    def to_long(self, backend: Literal["pandas", "polars", "pyarrow"] | None = None) -> Any:
+        """A long table: id, time, channels and static columns, in the library that the series came from.
+
+        `from_long(..., like=series)` of the result is the series again. Channels added by `with_channels` are left out.
+        """
+        if len(np.unique(self.ids.astype(str))) != len(self):
+            raise ValueError(
+                "to_long needs different ids, but some occur twice; a long table could not tell them apart."
+            )
+        of_row = ragged.series_of_rows(self.offsets).cpu().numpy()
+        columns: dict[str, Any] = {self.format.id: self.ids[of_row]}
+        data = [position for position, role in enumerate(self.roles) if role == "data"]
+        values, static = self.values.detach().cpu().numpy(), self.static.detach().cpu().numpy()
+        for position in data:
+            columns[self.channel_names[position]] = values[:, position]
+        start = 0
+        for column in self.format.static:
+            block = static[:, start : start + len(column.feature_names)]
+            start += len(column.feature_names)
+            if column.categories is None:
+                per_series = block[:, 0]
+            else:
+                labels = np.array([*column.categories, None], dtype=object)
+                per_series = labels[np.where(block.any(1), block.argmax(1), len(column.categories))]
+            columns[column.name] = per_series[of_row]
+        times = self.times.detach().cpu().numpy()
+        return write_long(columns, times=times, format=self.format, backend=backend)
+
+    def to_padded(self) -> Padded:
+        """Values (series, steps, channels) and times (series, steps), padded with NaN, and the lengths."""
+        steps = int(self.lengths.max()) if len(self) else 0
+        of_row = ragged.series_of_rows(self.offsets)
+        within = torch.arange(len(self.times), device=self.device) - self.offsets[:-1][of_row]
+        values = self.values.new_full((len(self), steps, self.channels), torch.nan)
+        times = self.times.new_full((len(self), steps), torch.nan)
+        return Padded(
+            values.index_put((of_row, within), self.values), times.index_put((of_row, within), self.times), self.lengths
+        )
+
+
+def _ids(ids: Sequence[Any] | None, count: int) -> np.ndarray[Any, Any]:
+    if ids is None:
+        return np.arange(count)
+    items = list(ids)
+    if len(items) != count:
+        raise ValueError(f"ids has {len(items)} names for {count} series.")
+    kinds = {"int" if isinstance(item, (int, np.integer)) else type(item).__name__ for item in items}
+    if len(kinds) > 1:
+        raise TypeError(f"ids mixes types {sorted(kinds)}; make them one, e.g. ids=[str(name) for name in ids].")
+    return np.array(items, dtype=object if kinds == {"str"} else None)

@@ -1,0 +1,118 @@
+"""Ragged rows: the rows of series i are `offsets[i] .. offsets[i + 1] - 1` of one long tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+Index = int | slice | Sequence[int] | np.ndarray[Any, Any] | Tensor
+
+
+def lengths(offsets: Int[Tensor, bounds]) -> Int[Tensor, series]:
+    """Number of rows of every series."""
+    return offsets.diff()
+
+
+def offsets_of(lengths: Int[Tensor, series]) -> Int[Tensor, bounds]:
+    """The offsets that belong to these numbers of rows."""
+    return torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
+
+
+def series_of_rows(offsets: Int[Tensor, bounds]) -> Int[Tensor, rows]:
+    """For every row, the position of its series."""
+    counts = lengths(offsets)
+    return torch.repeat_interleave(torch.arange(len(counts), device=offsets.device), counts)
+
+
+def positions(index: Index, size: int) -> slice | Int[Tensor, chosen]:
+    """A user's index as a slice with step 1 or as a tensor of positions; errors as numpy raises them.
+
+    An integer means the one series at that place: a container of length one, so that iteration gives containers too.
+    """
+    if isinstance(index, (int, np.integer)) and not isinstance(index, bool):
+        at = int(index)
+        if not -size <= at < size:
+            raise IndexError(f"series index {at} is out of range for {size} series")
+        at %= size
+        return slice(at, at + 1)
+    if isinstance(index, slice):
+        start, stop, step = index.indices(size)
+        if step == 1:
+            return slice(start, max(start, stop))
+        return torch.arange(size)[list(range(start, stop, step))]
+    chosen = index.detach().cpu().numpy() if isinstance(index, Tensor) else np.asarray(index)
+    if chosen.dtype == bool:
+        if chosen.shape != (size,):
+            raise IndexError(f"a boolean mask of shape {chosen.shape} does not fit {size} series; expected ({size},)")
+        return torch.from_numpy(np.flatnonzero(chosen))
+    if chosen.size == 0:
+        return torch.zeros(0, dtype=torch.int64)
+    if chosen.dtype.kind not in "iu" or chosen.ndim != 1:
+        raise IndexError(
+            f"cannot index series with {type(index).__name__} of dtype {chosen.dtype} and shape {chosen.shape}; "
+            "use an int, a slice, a list of positions or a boolean mask"
+        )
+    if chosen.min() < -size or chosen.max() >= size:
+        raise IndexError(f"series index out of range for {size} series: {chosen.min()} .. {chosen.max()}")
+    return torch.from_numpy(np.where(chosen < 0, chosen + size, chosen).astype(np.int64))
+
+
+def select(
+    offsets: Int[Tensor, bounds], chosen: slice | Int[Tensor, chosen]
+) -> tuple[slice | Int[Tensor, rows], Int[Tensor, kept]]:
+    """The rows of the chosen series, as a slice or as row numbers, and the offsets among them."""
+    if isinstance(chosen, slice):
+        part = offsets[chosen.start : chosen.stop + 1]
+        if chosen.start == chosen.stop:
+            return slice(0, 0), offsets.new_zeros(1)
+        return slice(int(part[0]), int(part[-1])), part - part[0]
+    chosen = chosen.to(offsets.device)
+    starts, counts = offsets[:-1][chosen], lengths(offsets)[chosen]
+    kept = offsets_of(counts)
+    shift = torch.repeat_interleave(starts - kept[:-1], counts)
+    return torch.arange(len(shift), device=offsets.device) + shift, kept
+
+
+def last_row_at_or_before(
+    times: Float[Tensor, rows], offsets: Int[Tensor, bounds], t: Float[Tensor, "series k"], *, strict: bool
+) -> Int[Tensor, "series k"]:
+    """The last row of each series with time <= t (< t if `strict`), its first row where there is none.
+
+    A binary search over all queries at once: no padding, and no loop but over the halvings.
+    """
+    start = offsets[:-1, None].expand_as(t)
+    low, high = start, offsets[1:, None].expand_as(t)
+    longest = int(lengths(offsets).max()) if len(offsets) > 1 else 0
+    for _ in range(longest.bit_length()):
+        searching = low < high
+        middle = (low + high) // 2
+        there = times[torch.where(searching, middle, start)]
+        later = searching & ((there < t) if strict else (there <= t))
+        low, high = torch.where(later, middle + 1, low), torch.where(searching & ~later, middle, high)
+    return torch.maximum(low - 1, start)
+
+
+def forward_fill(
+    values: Float[Tensor, "rows channels"], observed: Bool[Tensor, "rows channels"], offsets: Int[Tensor, bounds]
+) -> Float[Tensor, "rows channels"]:
+    """Each channel's last observation at or before every row, 0 before its first one."""
+    before = last_observed_row(observed, offsets)
+    filled = torch.where(observed, values, 0.0).gather(0, before.clamp(min=0))
+    return torch.where(before >= 0, filled, 0.0)
+
+
+def last_observed_row(
+    observed: Bool[Tensor, "rows channels"], offsets: Int[Tensor, bounds]
+) -> Int[Tensor, "rows channels"]:
+    """For every row and channel, the row of the channel's last observation at or before it; -1 if there is none."""
+    row = torch.arange(len(observed), device=observed.device)
+    seen = torch.where(observed, row[:, None], -1)
+    if len(seen):
+        seen = seen.cummax(0).values
+    start = offsets[:-1][series_of_rows(offsets)]
+    return torch.where(seen >= start[:, None], seen, -1)

@@ -1,0 +1,167 @@
+"""Scaling that is fitted on training data: values, static features and times."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from .channels import ChannelScales, cumulative_counts, time_since_start
+from .irregular_series import IrregularSeries
+
+FITTED = ("mean_", "scale_", "static_mean_", "static_scale_", "time_scale_", "channel_names_in_", "channel_scales_")
+
+
+class SeriesScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    r"""Scale series with statistics of the training data: $x' = (x - \mu) / \sigma$ for every channel.
+
+    Statistics are taken over the observed values of all training series together, never per series (that would
+    remove the level of a series, which is information) and never over padding. Channels that never vary are only
+    centred; channels never observed are left alone.
+
+    Parameters
+    ----------
+    scale : {"standard", "paper"}, default="standard"
+        `"standard"`: times are divided by the mean gap between rows, so that the gaps that flows in time integrate over
+        are near one whatever the unit; the channels that `with_channels` adds get about unit variance (see there).
+        `"paper"`: values are divided by $\sigma + 10^{-5}$, times and added channels stay raw, as in the paper's code.
+
+    Attributes
+    ----------
+    mean_, scale_ : (channels,) float64 tensors
+    static_mean_, static_scale_ : (features,) float64 tensors; indicators of categories keep 0 and 1
+    time_scale_ : float
+    channel_scales_ : ChannelScales
+    channel_names_in_ : tuple of str
+
+    Examples
+    --------
+    >>> import neuralcde as nc
+    >>> series = nc.IrregularSeries.from_list([([0, 10, 20], [[1.0], [2.0], [3.0]])])
+    >>> scaler = nc.SeriesScaler().fit(series)
+    >>> scaler.transform(series).times.tolist()
+    [0.0, 1.0, 2.0]
+    >>> scaler.inverse_transform(scaler.transform(series)) == series
+    True
+    """
+
+    def __init__(self, scale: Literal["standard", "paper"] = "standard"):
+        self.scale = scale
+
+    def fit(self, series: IrregularSeries, y: Any = None) -> SeriesScaler:
+        """Learn the statistics of these (training) series."""
+        if self.scale not in ("standard", "paper"):
+            raise ValueError(f'scale must be "standard" or "paper", got {self.scale!r}.')
+        if len(series) == 0:
+            raise ValueError("a scaler cannot be fitted on no series.")
+        _refuse_added(series)
+        paper = self.scale == "paper"
+        self.mean_, self.scale_ = _moments(series.values, margin=1e-5 if paper else 0.0)
+        self.static_mean_, self.static_scale_ = _moments(series.static, margin=1e-5 if paper else 0.0)
+        indicators = [c.categories is not None for c in series.format.static for _ in c.feature_names]
+        if indicators:
+            self.static_mean_[torch.tensor(indicators)] = 0.0
+            self.static_scale_[torch.tensor(indicators)] = 1.0
+        self.channel_names_in_ = series.channel_names
+        if paper:
+            self.time_scale_, self.channel_scales_ = 1.0, ChannelScales(from_start=False)
+            return self
+        clock = time_since_start(series.times.detach(), series.offsets)
+        gaps = int((series.lengths - 1).sum())
+        ends = clock[series.offsets[1:] - 1]
+        self.time_scale_ = float(ends.sum()) / gaps if gaps else 1.0
+        counts = cumulative_counts(series.observed, series.offsets)
+        shared = cumulative_counts(series.observed.any(1, keepdim=True), series.offsets)
+        self.channel_scales_ = ChannelScales(
+            # with_channels sees times that are divided by time_scale_ already
+            time=(float(clock.std(correction=0)) / self.time_scale_) or 1.0,
+            count=max(1.0, float(shared.double().std(correction=0))),
+            counts=tuple(max(1.0, float(column.double().std(correction=0))) for column in counts.T),
+        )
+        return self
+
+    def transform(self, series: IrregularSeries) -> IrregularSeries:
+        """Scaled series; times are in units of `time_scale_`."""
+        self._check(series)
+        return dataclasses.replace(
+            series,
+            values=(series.values - self.mean_.to(series.values)) / self.scale_.to(series.values),
+            static=(series.static - self.static_mean_.to(series.static)) / self.static_scale_.to(series.static),
+            times=series.times / self.time_scale_,
+            scales=self.channel_scales_,
+        )
+
+    def inverse_transform(self, series: IrregularSeries) -> IrregularSeries:
+        """Series in their original units."""
+        self._check(series)
+        return dataclasses.replace(
+            series,
+            values=series.values * self.scale_.to(series.values) + self.mean_.to(series.values),
+            static=series.static * self.static_scale_.to(series.static) + self.static_mean_.to(series.static),
+            times=series.times * self.time_scale_,
+            scales=ChannelScales(),
+        )
+
+    def to_state(self) -> dict[str, Any]:
+        """Everything that was learnt, as plain lists and numbers that JSON can hold."""
+        check_is_fitted(self)
+        plain = {
+            name: value.tolist() if isinstance(value, Tensor) else value
+            for name, value in ((name, getattr(self, name)) for name in FITTED)
+        }
+        return {"scale": self.scale} | plain | {"channel_scales_": dataclasses.asdict(self.channel_scales_)}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> SeriesScaler:
+        """The scaler that `to_state` described."""
+        missing = [name for name in ("scale", *FITTED) if name not in state]
+        if missing:
+            raise ValueError(f"this is not the state of a SeriesScaler: {missing} are missing.")
+        scaler = cls(scale=state["scale"])
+        for name in ("mean_", "scale_", "static_mean_", "static_scale_"):
+            setattr(scaler, name, torch.tensor(state[name], dtype=torch.float64))
+        scaler.time_scale_ = float(state["time_scale_"])
+        scaler.channel_names_in_ = tuple(state["channel_names_in_"])
+        scales = dict(state["channel_scales_"])
+        scales["counts"] = None if scales["counts"] is None else tuple(scales["counts"])
+        scaler.channel_scales_ = ChannelScales(**scales)
+        return scaler
+
+    def _check(self, series: IrregularSeries) -> None:
+        check_is_fitted(self)
+        _refuse_added(series)
+        if series.channel_names != self.channel_names_in_:
+            raise ValueError(
+                f"the scaler was fitted on channels {list(self.channel_names_in_)}, got {list(series.channel_names)}."
+            )
+        if series.static.shape[1] != len(self.static_mean_):
+            raise ValueError(
+                f"the scaler was fitted on {len(self.static_mean_)} static features, got {series.static.shape[1]}."
+            )
+
+
+def _refuse_added(series: IrregularSeries) -> None:
+    if set(series.roles) - {"data"}:
+        raise ValueError("scale first, then add channels: series = scaler.transform(series).with_channels(...).")
+
+
+def _moments(
+    values: Float[Tensor, "rows channels"], *, margin: float
+) -> tuple[Float[Tensor, channels], Float[Tensor, channels]]:
+    """Mean and standard deviation of the observed values, float64; scale 1 where a channel does not vary."""
+    values = values.detach()
+    mean, scale = torch.zeros(2, values.shape[1], dtype=torch.float64)
+    for channel in range(values.shape[1]):  # one column at a time: a float64 copy of everything might not fit
+        column = values[:, channel]
+        column = column[~column.isnan()].double()
+        if len(column):
+            mean[channel] = column.mean()
+            scale[channel] = column.std(correction=0)
+            if scale[channel] <= 4 * torch.finfo(values.dtype).eps * column.abs().max():
+                scale[channel] = 0.0  # constant but for rounding
+    return mean, torch.where(scale > 0, scale + margin, 1.0)
