@@ -1,4 +1,4 @@
-// The only file that knows Python. Every argument is checked here: the kernels trust what they get.
+// The module and its spline functions. Every argument is checked here: the kernels trust what they get.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -6,35 +6,29 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <atomic>
 #include <cmath>
 #include <string>
 
-#include "splines.hpp"
+#include "bindings.hpp"
+#include "levels.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace neuralcde {
-namespace {
 
 std::atomic<const Level*> chosen{nullptr};
+
+namespace {
 
 template <class Real>
 const Splines<Real>& splines() {
     const Level* level = chosen.load();
     if constexpr (sizeof(Real) == 4) {
-        return *level->float32;
+        return *level->splines32;
     } else {
-        return *level->float64;
+        return *level->splines64;
     }
-}
-
-template <class Scalar, int dimensions>
-using Array = nb::ndarray<Scalar, nb::ndim<dimensions>, nb::c_contig, nb::device::cpu>;
-
-void require(bool condition, const std::string& message) {
-    if (!condition) throw nb::value_error(message.c_str());
 }
 
 template <class Real>
@@ -151,6 +145,7 @@ void use_level(const std::string& name) {
 
 NB_MODULE(_kernels, m) {
     using namespace neuralcde;
+    nb::set_leak_warnings(false);  // a traceback alive at exit keeps arrays alive, which is no fault of ours
     m.doc() = "Compiled kernels of neuralcde; use them through neuralcde.paths.";
     use_level(supported_levels().front());
     m.def("supported_levels", supported_levels, "Instruction-set levels this processor can run, best first.");
@@ -158,4 +153,5 @@ NB_MODULE(_kernels, m) {
     m.def("level", [] { return std::string(chosen.load()->name); }, "The level in use.");
     bind<float>(m);
     bind<double>(m);
+    bind_engine(m);
 }

@@ -1,14 +1,17 @@
 // Which instruction-set levels were built, and which of them this processor can run.
 
-#include "splines.hpp"
+#include "levels.hpp"
 
 namespace neuralcde {
 
-#define DECLARE(LEVEL)                      \
-    namespace LEVEL {                       \
-    extern const Splines<float> float32;    \
-    extern const Splines<double> float64;   \
+#define DECLARE(LEVEL)                       \
+    namespace LEVEL {                        \
+    extern const Splines<float> splines32;   \
+    extern const Splines<double> splines64;  \
+    extern const Engine<float> engine32;     \
+    extern const Engine<double> engine64;    \
     }
+#define TABLES(LEVEL) &LEVEL::splines32, &LEVEL::splines64, &LEVEL::engine32, &LEVEL::engine64
 
 DECLARE(baseline)
 #ifdef NEURALCDE_X86
@@ -29,10 +32,10 @@ static bool always() { return true; }
 
 const Level levels[] = {
 #ifdef NEURALCDE_X86
-    {"x86-64-v4", has_v4, &x86_64_v4::float32, &x86_64_v4::float64},
-    {"x86-64-v3", has_v3, &x86_64_v3::float32, &x86_64_v3::float64},
+    {"x86-64-v4", has_v4, TABLES(x86_64_v4)},
+    {"x86-64-v3", has_v3, TABLES(x86_64_v3)},
 #endif
-    {"baseline", always, &baseline::float32, &baseline::float64},
+    {"baseline", always, TABLES(baseline)},
 };
 const int level_count = sizeof(levels) / sizeof(levels[0]);
 

@@ -1,4 +1,4 @@
-// Work over a ragged batch, split into contiguous ranges of series with about equal numbers of rows.
+// Work in parallel.
 //
 // Threads live for one call. Creating one costs some tens of microseconds, and in exchange nothing is left behind: no
 // pool that a forked child would inherit dead, no lock between callers, no change to the process at import.
@@ -13,22 +13,13 @@
 
 namespace neuralcde {
 
+// Runs work(0) here and work(1) .. work(shares - 1) on threads of their own; rethrows the first exception.
 template <class Work>
-void parallel_over_series(const int64_t* offsets, int64_t series, int threads, Work work) {
-    const int64_t rows = offsets[series];
-    const int64_t smallest_share = 4096;  // rows below which a thread costs more than it saves
-    const int64_t shares = std::min<int64_t>({std::max(threads, 1), series, rows / smallest_share + 1});
-    std::vector<int64_t> cuts{0};
-    for (int64_t share = 1; share < shares; ++share) {
-        const int64_t* cut = std::lower_bound(offsets, offsets + series, rows * share / shares);
-        cuts.push_back(std::max<int64_t>(cuts.back(), cut - offsets));
-    }
-    cuts.push_back(series);
-
+void parallel(int64_t shares, Work work) {
     std::vector<std::exception_ptr> failures(shares);
     auto guarded = [&](int64_t share) {
         try {
-            work(cuts[share], cuts[share + 1]);
+            work(share);
         } catch (...) {
             failures[share] = std::current_exception();
         }
@@ -46,6 +37,21 @@ void parallel_over_series(const int64_t* offsets, int64_t series, int threads, W
     for (auto& helper : helpers) helper.join();
     for (auto& failure : failures)
         if (failure) std::rethrow_exception(failure);
+}
+
+// Splits a ragged batch into contiguous ranges of series with about equal numbers of rows.
+template <class Work>
+void parallel_over_series(const int64_t* offsets, int64_t series, int threads, Work work) {
+    const int64_t rows = offsets[series];
+    const int64_t smallest_share = 4096;  // rows below which a thread costs more than it saves
+    const int64_t shares = std::min<int64_t>({std::max(threads, 1), std::max<int64_t>(series, 1), rows / smallest_share + 1});
+    std::vector<int64_t> cuts{0};
+    for (int64_t share = 1; share < shares; ++share) {
+        const int64_t* cut = std::lower_bound(offsets, offsets + series, rows * share / shares);
+        cuts.push_back(std::max<int64_t>(cuts.back(), cut - offsets));
+    }
+    cuts.push_back(series);
+    parallel(shares, [&](int64_t share) { work(cuts[share], cuts[share + 1]); });
 }
 
 }  // namespace neuralcde

@@ -384,7 +384,7 @@ constexpr Splines<Real> table{cubic<Real>, cubic_backward<Real>, linear<Real>, s
 
 }  // namespace
 
-extern const Splines<float> float32 = table<float>;
-extern const Splines<double> float64 = table<double>;
+extern const Splines<float> splines32 = table<float>;
+extern const Splines<double> splines64 = table<double>;
 
 }  // namespace neuralcde::LEVEL

@@ -36,15 +36,4 @@ struct Splines {
     void (*smooth)(const Batch<Real>&, double penalty, Real* smoothed);
 };
 
-// Every instruction-set level defines its own pair.
-struct Level {
-    const char* name;
-    bool (*supported)();
-    const Splines<float>* float32;
-    const Splines<double>* float64;
-};
-
-extern const Level levels[];  // best first
-extern const int level_count;
-
 }  // namespace neuralcde

@@ -21,10 +21,27 @@ _HOME = {
     "linear": "paths",
     "rectilinear": "paths",
     "smoothing": "paths",
+    "VectorField": "fields",
+    "MLPField": "fields",
+    "LowRankField": "fields",
+    "solve_cde": "solve",
+    "AtKnots": "solve",
+    "FixedSteps": "solve",
+    "Adaptive": "solve",
+    "Checkpoint": "solve",
+    "Backprop": "solve",
+    "Backsolve": "solve",
+    "Tableau": "solve",
+    "Solution": "solve",
+    "SolveError": "solve",
+    "Status": "solve",
 }
 __all__ = list(_HOME)
 
 if TYPE_CHECKING:
+    from .fields import LowRankField as LowRankField
+    from .fields import MLPField as MLPField
+    from .fields import VectorField as VectorField
     from .paths import ControlPath as ControlPath
     from .paths import hermite as hermite
     from .paths import linear as linear
@@ -33,6 +50,17 @@ if TYPE_CHECKING:
     from .paths import smoothing as smoothing
     from .series import IrregularSeries as IrregularSeries
     from .series import SeriesScaler as SeriesScaler
+    from .solve import Adaptive as Adaptive
+    from .solve import AtKnots as AtKnots
+    from .solve import Backprop as Backprop
+    from .solve import Backsolve as Backsolve
+    from .solve import Checkpoint as Checkpoint
+    from .solve import FixedSteps as FixedSteps
+    from .solve import Solution as Solution
+    from .solve import SolveError as SolveError
+    from .solve import Status as Status
+    from .solve import Tableau as Tableau
+    from .solve import solve_cde as solve_cde
 
 
 def __getattr__(name: str) -> object:

@@ -16,3 +16,49 @@ def cubic_backward(
 ) -> None: ...
 def linear(times: Tensor, values: Tensor, offsets: Tensor, coefficients: Tensor, threads: int) -> None: ...
 def smooth(times: Tensor, values: Tensor, offsets: Tensor, penalty: float, smoothed: Tensor, threads: int) -> None: ...
+def lanes(bytes: int) -> int: ...
+
+class Program:
+    def __init__(self, ops: Tensor, numbers: Tensor, features: int, input: int, output: int) -> None: ...
+
+class _Solve:
+    def __init__(
+        self,
+        flow: Program | None,
+        flow_values: list[Tensor],
+        jump: Program | None,
+        jump_values: list[Tensor],
+        controlled: bool,
+        a: Tensor,
+        b: Tensor,
+        c: Tensor,
+        initial: Tensor,
+        coefficients: Tensor,
+        row_inputs: Tensor,
+        event_offsets: Tensor,
+        piece: Tensor,
+        start: Tensor,
+        length: Tensor,
+        duration: Tensor,
+        jump_row: Tensor,
+        order: Tensor,
+        saved_offsets: Tensor,
+        saved_event: Tensor,
+        every: int,
+        checkpoints: Tensor,
+        registers: int,
+        threads: int,
+    ) -> None: ...
+    def forward(self, saved: Tensor, failed_event: Tensor) -> None: ...
+    def backward(
+        self,
+        saved_gradient: Tensor,
+        flow_gradients: list[Tensor],
+        jump_gradients: list[Tensor],
+        initial_gradient: Tensor,
+        coefficient_gradient: Tensor | None,
+        row_gradient: Tensor | None,
+    ) -> None: ...
+
+class Solve32(_Solve): ...
+class Solve64(_Solve): ...

@@ -1,8 +1,14 @@
 """`IrregularSeries` to `ControlPath` X: one scheme a file, one class for all."""
 
+from .._native import level as _level
 from .control_path import ControlPath as ControlPath
 from .hermite import hermite as hermite
 from .linear import linear as linear
 from .natural_cubic import natural_cubic as natural_cubic
 from .rectilinear import rectilinear as rectilinear
 from .smoothing import smoothing as smoothing
+
+
+def native_level() -> str:
+    """The instruction-set level of the kernels in use, `"none"` where plain torch runs."""
+    return _level()

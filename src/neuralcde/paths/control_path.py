@@ -138,8 +138,8 @@ class ControlPath:
             raise ValueError(f"order must be 1, 2 or 3, got {order!r}.")
         piece, u, duration = self._locate(t, side, values=False)
         slope = self._polynomial(piece, u, order=order, scalar=False)
-        per_time = torch.where(duration > 0, duration, 1.0) ** -order
-        slope = slope * per_time[..., None].to(slope.dtype)
+        # divided in float64: the third power of a short gap is beyond float32
+        slope = (slope / torch.where(duration > 0, duration, 1.0)[..., None] ** order).to(self.dtype)
         return slope[:, 0] if _is_scalar(t) else slope
 
     def increment(self, s: Tensor | float | list[float], t: Tensor | float | list[float]) -> Float[Tensor, ...]:
@@ -165,7 +165,7 @@ class ControlPath:
         """Piece, place u within it and its duration. At the end, values are read after the last vertical piece."""
         if side not in ("left", "right"):
             raise ValueError(f'side must be "left" or "right", got {side!r}.')
-        asked = self._asked_times(t)
+        asked = self.asked_times(t)
         offsets, knots = self.series.offsets, self.knots
         row = ragged.last_row_at_or_before(knots.detach(), offsets, asked.detach(), strict=side == "left")
         first, last = offsets[:-1, None], offsets[1:, None] - 1
@@ -178,7 +178,8 @@ class ControlPath:
             piece = torch.where(ended, self.piece_offsets[1:, None] - 1, piece)
         return piece, u, duration
 
-    def _asked_times(self, t: Tensor | float | list[float]) -> Float[Tensor, "series k"]:
+    def asked_times(self, t: Tensor | float | list[float]) -> Float[Tensor, "series k"]:
+        """Times that a user asks for, as (series, k) in float64; outside a series' interval they are refused."""
         asked = torch.as_tensor(t, dtype=torch.float64, device=self.device)
         if asked.ndim > 2 or (asked.ndim == 2 and len(asked) != len(self)):
             raise ValueError(
@@ -187,13 +188,13 @@ class ControlPath:
             )
         asked = asked.reshape(1, -1) if asked.ndim < 2 else asked
         asked = asked.expand(len(self), asked.shape[1])
-        low, high = self.interval.unbind(1)
+        low, high = self.interval.detach().unbind(1)
         outside = ~((asked >= low[:, None]) & (asked <= high[:, None]))
         if bool(outside.any()):
             i, j = outside.nonzero()[0].tolist()
             raise ValueError(
-                f"t={float(asked[i, j]):g} lies outside series {self.series.ids[i]!r}, which is defined on "
-                f"[{float(low[i]):g}, {float(high[i]):g}]; X is never extrapolated. Ask each series for times of its own: t of shape "
+                f"t={asked[i, j].item()} lies outside series {self.series.ids[i]!r}, which is defined on "
+                f"[{low[i].item()}, {high[i].item()}]; X is never extrapolated. Ask each series for times of its own: t of shape "
                 f"({len(self)}, k), within path.interval."
             )
         return asked

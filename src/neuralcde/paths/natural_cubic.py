@@ -60,6 +60,8 @@ def natural_slopes(series: IrregularSeries) -> Float[Tensor, "rows channels"]:
     observed, q_in, q_out, right = (
         by_step(part, series.offsets) for part in (series.observed, before.q, after.q, pull)
     )
+    if not len(right):
+        return known
     zero = torch.zeros_like(right[0])
     pivot, carried, swept = zero, zero, []
     for row in range(len(right)):

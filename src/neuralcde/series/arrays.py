@@ -2,48 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from . import ragged
+
+When = Callable[[float], str]
+"""A time as the user would write it, e.g. "hour=7.5"."""
+
+_EXPECTED = "expected real numbers of at least 32 bits"
+_PARTS = "Make the .real and .imag parts two channels."
 
 
 class Rows(NamedTuple):
     """Ragged rows: times, values and offsets."""
 
-    times: Float[Tensor, rows]
+    times: Float[Tensor, " rows"]
     values: Float[Tensor, "rows channels"]
-    offsets: Int[Tensor, bounds]
+    offsets: Int[Tensor, " bounds"]
 
 
-def read_list(pairs: Sequence[tuple[Any, Any]], *, names: np.ndarray[Any, Any], dtype: torch.dtype) -> Rows:
+def read_list(pairs: Sequence[tuple[Any, Any]], *, ids: NDArray[Any], dtype: torch.dtype) -> Rows:
     """One (times, values) pair a series, values of shape (n_i, channels) or (n_i,)."""
     if not len(pairs):
-        raise ValueError("the list is empty; expected at least one (times, values) pair.")
+        raise ValueError("pairs is empty; expected at least one (times, values) pair.")
     times: list[Tensor] = []
     values: list[Tensor] = []
-    for name, pair in zip(names, pairs, strict=True):
+    for position, pair in enumerate(pairs):
+        name = f"series {ragged.series_name(ids, position)}"
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise TypeError(f"series {name!r} is {type(pair).__name__}; expected a pair (times, values).")
-        t, x = as_tensor(pair[0], "times", torch.float64), as_tensor(pair[1], "values", dtype)
+            raise TypeError(f"{name} is a {type(pair).__name__}; expected a pair (times, values).")
+        x = as_tensor(pair[1], f"values of {name}", dtype)
+        t = as_tensor(pair[0], f"times of {name}", torch.float64).to(x.device)
         x = x[:, None] if x.ndim == 1 else x
         if t.ndim != 1 or x.ndim != 2 or len(t) != len(x):
+            swapped = t.ndim == 1 and x.ndim == 2 and len(t) == x.shape[1]
             raise ValueError(
-                f"series {name!r} has times of shape {tuple(t.shape)} and values of shape {tuple(x.shape)}; "
-                "expected (n,) and (n, channels)."
+                f"{name} has times of shape {tuple(t.shape)} and values of shape {tuple(x.shape)}; expected (n,) and "
+                "(n, channels)." + (" The values look like (channels, n): pass values.T." if swapped else "")
             )
         if len(t) == 0:
-            raise ValueError(f"series {name!r} has no rows; leave it out of the list.")
-        if x.shape[1] != (values[0].shape[1] if values else x.shape[1]):
-            raise ValueError(f"series {name!r} has {x.shape[1]} channels, but the first one has {values[0].shape[1]}.")
+            raise ValueError(f"{name} has no rows; leave it out of the list.")
         times.append(t)
         values.append(x)
-    counts = torch.tensor([len(t) for t in times])
+        if x.shape[1] != values[0].shape[1]:
+            raise ValueError(
+                f"{name} has {x.shape[1]} channels, but the first one has {values[0].shape[1]}; fill up with NaN columns."
+            )
+    counts = torch.tensor([len(t) for t in times], device=times[0].device)
     return Rows(torch.cat(times), torch.cat(values), ragged.offsets_of(counts))
 
 
@@ -51,10 +63,13 @@ def read_padded(values: Any, times: Any, lengths: Any, *, named: bool, dtype: to
     """A block (series, steps, channels); without `lengths`, trailing rows that hold nothing are cut off."""
     x = as_tensor(values, "values", dtype)
     if x.ndim != 3:
-        raise ValueError(f"values must have shape (series, steps, channels), got {tuple(x.shape)}.")
+        hint = " For one channel pass values[:, :, None]." if x.ndim == 2 else ""
+        raise ValueError(f"values must have shape (series, steps, channels), got {tuple(x.shape)}.{hint}")
     count, steps, channels = x.shape
     if count == 0 or steps == 0:
-        raise ValueError(f"values of shape {tuple(x.shape)} hold no rows; expected (series, steps, channels).")
+        raise ValueError(
+            f"values of shape {tuple(x.shape)} (series, steps, channels) hold no rows; expected at least one."
+        )
     t = torch.arange(steps, dtype=torch.float64) if times is None else as_tensor(times, "times", torch.float64)
     if t.shape not in ((steps,), (count, steps)):
         swapped = t.shape in ((channels,), (count, channels))
@@ -73,9 +88,13 @@ def read_padded(values: Any, times: Any, lengths: Any, *, named: bool, dtype: to
         holds = ~x.isnan().all(2)
         counts = (holds * torch.arange(1, steps + 1, device=x.device)).amax(1).clamp(min=1)
     else:
-        counts = torch.as_tensor(lengths).to(x.device, torch.int64)
-        if counts.shape != (count,) or bool((counts < 1).any()) or bool((counts > steps).any()):
-            raise ValueError(f"lengths must be {count} numbers between 1 and {steps}, got {_short(lengths)}.")
+        whole = as_tensor(lengths, "lengths", torch.float64).to(x.device)
+        counts = whole.long()
+        if counts.shape != (count,) or not bool(((counts == whole) & (counts >= 1) & (counts <= steps)).all()):
+            raise ValueError(
+                f"lengths must be {count} whole numbers between 1 and {steps} for values of shape {tuple(x.shape)} (series, "
+                f"steps, channels), got {_short(lengths)}."
+            )
     kept = torch.arange(steps, device=x.device) < counts[:, None]
     return Rows(t[kept], x[kept], ragged.offsets_of(counts))
 
@@ -90,9 +109,10 @@ def merge_repeated(rows: Rows, how: str) -> Rows:
     observed = ~values.isnan()
     shape = (groups, values.shape[1])
     if how == "mean":
-        total = values.new_zeros(shape).index_add(0, group, torch.where(observed, values, 0.0))
         count = values.new_zeros(shape).index_add(0, group, observed.to(values.dtype))
-        merged = torch.where(count > 0, total / count.clamp(min=1), torch.nan)
+        # divided before they are summed: a sum of large numbers might not be finite
+        share = torch.where(observed, values, 0.0) / count.clamp(min=1)[group]
+        merged = torch.where(count > 0, values.new_zeros(shape).index_add(0, group, share), torch.nan)
     else:
         row = torch.where(observed, torch.arange(len(times), device=times.device)[:, None], -1)
         empty = torch.full(shape, -1, device=times.device)
@@ -102,55 +122,117 @@ def merge_repeated(rows: Rows, how: str) -> Rows:
     return Rows(times[new], merged, ragged.offsets_of(counts))
 
 
-def check_rows(rows: Rows, ids: np.ndarray[Any, Any], channel_names: Sequence[str], time_name: str) -> None:
-    """Times finite and strictly increasing within a series, values finite or NaN; an error names the series."""
+def check_finite(rows: Rows, ids: NDArray[Any], channel_names: Sequence[str], when: When) -> None:
+    """Times finite, values finite or NaN; an error names the series."""
     times, values, offsets = rows
-    series = ragged.series_of_rows(offsets)
-
-    def first(mask: Tensor) -> int | None:
-        found = mask.nonzero()
-        return int(found[0, 0]) if len(found) else None
-
-    row = first(~times.isfinite())
+    row = _first(~times.isfinite())
     if row is not None:
         raise ValueError(
-            f"series {ids[int(series[row])]!r} has {time_name}={float(times[row])}; times must be finite. Drop such rows."
+            f"{_series_at(row, offsets, ids)} has a time of {times[row].item()}; times must be finite. Drop such rows."
         )
-    row = first(values.isinf().any(1)) if values.numel() else None
+    row = _first(values.isinf().any(1))
     if row is not None:
-        channel = channel_names[int(values[row].isinf().nonzero()[0, 0])]
+        channel = int(values[row].isinf().nonzero()[0, 0])
         raise ValueError(
-            f"series {ids[int(series[row])]!r} has {channel}={float(values[row].detach()[values[row].isinf()][0])} at "
-            f"{time_name}={float(times[row]):g}; values must be finite in {str(values.dtype).removeprefix('torch.')}, or NaN "
-            "where nothing was observed. Replace infinities by NaN."
+            f"{_series_at(row, offsets, ids)} has {channel_names[channel]}={values[row, channel].item()} at "
+            f"{when(times[row].item())}; values must be finite in {_name(values.dtype)}, or NaN where nothing was observed. "
+            f"Replace infinities by NaN.{_larger(values)}"
         )
-    step, same = times.diff(), series.diff() == 0
-    row = first(same & (step <= 0))
+
+
+def check_static(static: Float[Tensor, "series features"], ids: NDArray[Any], names: Sequence[str]) -> None:
+    """Static features finite or NaN; an error names the series."""
+    series = _first(static.isinf().any(1))
+    if series is None:
+        return
+    feature = int(static[series].isinf().nonzero()[0, 0])
+    raise ValueError(
+        f"series {ragged.series_name(ids, series)} has the static feature {names[feature]}={static[series, feature].item()}; "
+        f"it must be finite in {_name(static.dtype)}, or NaN where it is unknown. Replace infinities by NaN.{_larger(static)}"
+    )
+
+
+def check_increasing(rows: Rows, ids: NDArray[Any], when: When) -> None:
+    """Times strictly increasing within a series; an error names it."""
+    times, _, offsets = rows
+    row = _first((times.diff() <= 0) & (ragged.series_of_rows(offsets).diff() == 0))
     if row is None:
         return
-    name = ids[int(series[row])]
-    if float(step[row]) == 0:
+    name, before, after = _series_at(row, offsets, ids), times[row].item(), times[row + 1].item()
+    if before == after:
         raise ValueError(
-            f"series {name!r} has two rows at {time_name}={float(times[row]):g}; times must increase strictly. "
+            f"{name} has two rows at {when(before)}; times must increase strictly. "
             'Aggregate them, or pass duplicates="mean" or duplicates="last".'
         )
     raise ValueError(
-        f"series {name!r} goes back in time, from {time_name}={float(times[row]):g} to {float(times[row + 1]):g}; times must "
-        "increase strictly. Sort each series: order = times.argsort(); times, values = times[order], values[order]."
+        f"{name} goes back in time, from {when(before)} to {when(after)}; times must increase strictly. "
+        "Sort each series: order = times.argsort(); times, values = times[order], values[order]."
     )
+
+
+def _first(mask: Tensor) -> int | None:
+    found = mask.nonzero()
+    return int(found[0, 0]) if len(found) else None
+
+
+def _series_at(row: int, offsets: Tensor, ids: NDArray[Any]) -> str:
+    return f"series {ragged.series_name(ids, int(torch.searchsorted(offsets, row, right=True)) - 1)}"
 
 
 def as_tensor(data: Any, argument: str, dtype: torch.dtype) -> Tensor:
     """Data as a tensor of `dtype`; text, complex numbers and half floats are refused."""
-    if not isinstance(data, Tensor):
+    if isinstance(data, Tensor):
+        if data.dtype.is_complex or (data.dtype.is_floating_point and data.dtype.itemsize < 4):
+            fix = _PARTS if data.dtype.is_complex else "Convert them: .to(torch.float32)."
+            raise TypeError(f"{argument}: {_EXPECTED}, got dtype {data.dtype}. {fix}")
+        return data.to(dtype)
+    try:
         array = np.asarray(data)
-        if array.dtype.kind not in "fiub" or array.dtype == np.float16:
-            raise TypeError(f"{argument} must hold real numbers of at least 32 bits, got dtype {array.dtype}.")
-        with np.errstate(over="ignore"):
-            return torch.from_numpy(array.astype(np.float32 if dtype == torch.float32 else np.float64))
-    if data.dtype.is_complex or data.dtype in (torch.float16, torch.bfloat16):
-        raise TypeError(f"{argument} must hold real numbers of at least 32 bits, got dtype {data.dtype}.")
-    return data.to(dtype)
+    except (TypeError, ValueError, RuntimeError) as problem:  # ragged lists, lists of tensors with gradients
+        raise ValueError(f"{argument}: {_EXPECTED} in one array, got a {type(data).__name__}: {problem}") from None
+    if array.dtype.kind not in "fiub" or array.dtype == np.float16:
+        fixes = {"c": _PARTS, "O": "Write NaN for None: .astype(np.float32)."}
+        fix = fixes.get(array.dtype.kind, "Convert them: .astype(np.float32).")
+        raise TypeError(f"{argument}: {_EXPECTED}, got dtype {array.dtype}. {fix}")
+    if isinstance(data, np.ma.MaskedArray):
+        array = np.where(np.ma.getmaskarray(data), np.nan, array)
+    with np.errstate(over="ignore"):  # infinities are reported with the series they are in
+        return torch.from_numpy(array.astype(np.float32 if dtype == torch.float32 else np.float64))
+
+
+def read_static(static: Any, like: Rows) -> Float[Tensor, "series features"]:
+    """Static features (series, k) of these rows, their device and type; (series,) is one feature."""
+    count = len(like.offsets) - 1
+    if static is None:
+        return like.values.new_empty(count, 0)
+    features = as_tensor(static, "static", torch.float64).to(like.values)
+    features = features[:, None] if features.ndim == 1 else features
+    if features.ndim != 2 or len(features) != count:
+        raise ValueError(f"static must have shape ({count}, features), one row a series, got {tuple(features.shape)}.")
+    return features
+
+
+def as_names(given: Sequence[str] | None, argument: str, count: int, letter: str) -> tuple[str, ...]:
+    """The names given for `count` columns, by default the letter and a number."""
+    if isinstance(given, str):
+        raise TypeError(f"{argument} must be a list of names, got the text {given!r}; write [{given!r}].")
+    names = tuple(f"{letter}{i}" for i in range(count)) if given is None else tuple(map(str, given))
+    if len(names) != count:
+        raise ValueError(f"{argument} has {len(names)} names {list(names)} for {count} columns; give one each.")
+    return names
+
+
+def as_ids(ids: Any, *, argument: str, fix: str) -> NDArray[Any]:
+    """Names of series as an array of numbers or of text."""
+    items = [item.item() if isinstance(item, np.generic) else item for item in getattr(ids, "tolist", lambda: ids)()]
+    if any(item is None or item != item for item in items):
+        raise ValueError(f"{argument} has missing values; every series needs a name, e.g. 0, 1, 2, ...")
+    kinds = {type(item) for item in items}
+    if len(kinds) > 1:
+        raise TypeError(f"{argument} mixes types {sorted(kind.__name__ for kind in kinds)}; make them one, e.g. {fix}.")
+    if kinds <= {int, float}:
+        return np.array(items)
+    return np.array([str(item) for item in items], dtype=object)
 
 
 def check_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -158,6 +240,14 @@ def check_dtype(dtype: torch.dtype) -> torch.dtype:
     if dtype not in (torch.float32, torch.float64):
         raise TypeError(f"dtype must be torch.float32 or torch.float64, got {dtype}.")
     return dtype
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _larger(data: Tensor) -> str:
+    return " Numbers beyond 3.4e38 need dtype=torch.float64." if data.dtype == torch.float32 else ""
 
 
 def _short(data: Any) -> str:

@@ -36,13 +36,13 @@ class Added(NamedTuple):
     roles: list[Role]
 
 
-def time_since_start(times: Float[Tensor, rows], offsets: Int[Tensor, bounds]) -> Float[Tensor, rows]:
+def time_since_start(times: Float[Tensor, " rows"], offsets: Int[Tensor, " bounds"]) -> Float[Tensor, " rows"]:
     """Time since the first row of the series, in float64: what may become float32 without losing its digits."""
     return times - times[offsets[:-1]][ragged.series_of_rows(offsets)]
 
 
 def cumulative_counts(
-    observed: Bool[Tensor, "rows channels"], offsets: Int[Tensor, bounds]
+    observed: Bool[Tensor, "rows channels"], offsets: Int[Tensor, " bounds"]
 ) -> Int[Tensor, "rows channels"]:
     """How often each channel was observed up to and including every row."""
     total = observed.cumsum(0)
@@ -51,9 +51,9 @@ def cumulative_counts(
 
 
 def added_channels(
-    times: Float[Tensor, rows],
+    times: Float[Tensor, " rows"],
     values: Float[Tensor, "rows channels"],
-    offsets: Int[Tensor, bounds],
+    offsets: Int[Tensor, " bounds"],
     names: tuple[str, ...],
     scales: ChannelScales,
     *,

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import EllipsisType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from . import ragged
-from .arrays import Rows, as_tensor, check_dtype, check_rows, merge_repeated, read_list, read_padded
+from .arrays import (
+    Rows,
+    as_ids,
+    as_names,
+    check_dtype,
+    check_finite,
+    check_increasing,
+    check_static,
+    merge_repeated,
+    read_list,
+    read_padded,
+    read_static,
+)
 from .channels import ChannelScales, Counts, Role, added_channels
-from .tables import Duplicates, StaticColumn, TableFormat, read_long, write_long
+from .tables import Duplicates, StaticColumn, TableFormat, read_long, static_columns, write_long
 
 
 class Padded(NamedTuple):
@@ -23,7 +36,7 @@ class Padded(NamedTuple):
 
     values: Float[Tensor, "series steps channels"]
     times: Float[Tensor, "series steps"]
-    lengths: Int[Tensor, series]
+    lengths: Int[Tensor, " series"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -66,11 +79,11 @@ class IrregularSeries:
     (1, torch.Size([3, 2]))
     """
 
-    times: Float[Tensor, rows]
+    times: Float[Tensor, " rows"]
     values: Float[Tensor, "rows channels"]
-    offsets: Int[Tensor, bounds]
+    offsets: Int[Tensor, " bounds"]
     static: Float[Tensor, "series features"]
-    ids: np.ndarray[Any, Any]
+    ids: NDArray[Any]
     channel_names: tuple[str, ...]
     static_names: tuple[str, ...] = ()
     roles: tuple[Role, ...]
@@ -88,7 +101,7 @@ class IrregularSeries:
         channels: Sequence[str] | None = None,
         unit: str | None = None,
         duplicates: Duplicates = "error",
-        dtype: torch.dtype = torch.float32,
+        dtype: torch.dtype | None = None,
         like: IrregularSeries | None = None,
     ) -> IrregularSeries:
         """Read a long table: one row for each series and time, one column for each channel.
@@ -98,7 +111,7 @@ class IrregularSeries:
         frame
             A pandas, polars or pyarrow table. Rows may come in any order; series keep the order of first appearance.
         id, time
-            The columns that say which series a row belongs to, and when it was observed.
+            The columns that say which series a row belongs to, and when it was observed. Ids are numbers or text.
         static
             Columns with one value a series (age, sex). Text becomes one indicator a category.
         channels
@@ -110,10 +123,11 @@ class IrregularSeries:
             What to do with rows of one series at one time: refuse them, or take the "mean" or the "last" observation of
             each channel there.
         dtype
-            torch.float32 or torch.float64.
+            torch.float32 (default) or torch.float64.
         like
-            A series read before: `id`, `time`, `static`, `channels`, `unit` and the categories are taken from it, so
-            that a new table is read exactly as the first one. A category not seen then gets no indicator.
+            A series read before: `id`, `time`, `static`, `channels`, `unit`, the categories and the default of `dtype` are
+            taken from it, so that a new table is read exactly as the first one. A category not seen then gets no
+            indicator.
 
         Raises
         ------
@@ -128,11 +142,16 @@ class IrregularSeries:
         >>> series.ids.tolist(), series.times.tolist()
         (['a', 'b'], [1.0, 2.0, 0.0])
         """
+        known = None
         if like is not None:
+            if any(given is not None for given in (id, time, channels, unit)) or len(static):
+                raise TypeError("like= says what id, time, static, channels and unit are; leave them out.")
             known = like.format
-            id, time = known.id, known.time
+            id, time, unit = known.id, known.time, known.unit
             static = [column.name for column in known.static]
-            channels, unit = list(like._data_names), known.unit
+            channels = [name for name, role in zip(like.channel_names, like.roles, strict=True) if role == "data"]
+            dtype = dtype or like.dtype
+        dtype = check_dtype(dtype or torch.float32)
         if id is None or time is None:
             raise TypeError("from_long needs the names of the id and time columns, e.g. id='stay', time='hour'.")
         table = read_long(
@@ -142,11 +161,11 @@ class IrregularSeries:
             static=static,
             channels=channels,
             unit=unit,
-            dtype=check_dtype(dtype),
-            known=None if like is None else like.format,
+            dtype=dtype,
+            known=known,
         )
         rows = Rows(
-            torch.from_numpy(np.ascontiguousarray(table.times)),
+            torch.from_numpy(table.times),
             torch.from_numpy(table.values),
             ragged.offsets_of(torch.from_numpy(table.lengths)),
         )
@@ -164,9 +183,9 @@ class IrregularSeries:
     @classmethod
     def from_list(
         cls,
-        pairs: Sequence[tuple[Any, Any]],
+        pairs: Iterable[tuple[Any, Any]],
         *,
-        ids: Sequence[Any] | None = None,
+        ids: Iterable[Any] | None = None,
         static: Any = None,
         channels: Sequence[str] | None = None,
         static_names: Sequence[str] | None = None,
@@ -190,8 +209,9 @@ class IrregularSeries:
         duplicates, dtype
             As in `from_long`.
         """
+        pairs = list(pairs)
         names = _ids(ids, len(pairs))
-        rows = read_list(pairs, names=names, dtype=check_dtype(dtype))
+        rows = read_list(pairs, ids=names, dtype=check_dtype(dtype))
         return cls._from_rows(rows, names, static, channels, static_names, duplicates)
 
     @classmethod
@@ -201,7 +221,7 @@ class IrregularSeries:
         times: Any = None,
         lengths: Any = None,
         *,
-        ids: Sequence[Any] | None = None,
+        ids: Iterable[Any] | None = None,
         static: Any = None,
         channels: Sequence[str] | None = None,
         static_names: Sequence[str] | None = None,
@@ -225,15 +245,26 @@ class IrregularSeries:
         return cls._from_rows(rows, _ids(ids, len(rows.offsets) - 1), static, channels, static_names, duplicates)
 
     @classmethod
-    def concat(cls, parts: Sequence[IrregularSeries]) -> IrregularSeries:
+    def concat(cls, parts: Iterable[IrregularSeries]) -> IrregularSeries:
         """The series of all parts, one after the other; channels and static features must agree."""
+        parts = list(parts)
         if not parts:
-            raise ValueError("concat needs at least one IrregularSeries.")
+            raise ValueError("parts is empty; concat needs at least one IrregularSeries.")
         head = parts[0]
-        for part in parts[1:]:
-            for name in ("channel_names", "static_names", "roles", "scales"):
+        for position, part in enumerate(parts):
+            if not isinstance(part, IrregularSeries):
+                raise TypeError(f"parts[{position}] is a {type(part).__name__}; expected IrregularSeries.")
+            for name in ("channel_names", "static_names", "roles", "scales", "dtype"):
                 if getattr(part, name) != getattr(head, name):
-                    raise ValueError(f"the parts differ in {name}: {getattr(head, name)} and {getattr(part, name)}.")
+                    raise ValueError(
+                        f"parts[{position}] has {name} {getattr(part, name)}, but parts[0] has {getattr(head, name)}; make "
+                        "them agree."
+                    )
+            if (part.ids.dtype == object) != (head.ids.dtype == object) and len(part) and len(head):
+                raise TypeError(
+                    f"parts[{position}] has ids like {ragged.series_name(part.ids, 0)}, but parts[0] like "
+                    f"{ragged.series_name(head.ids, 0)}; make them all numbers or all text."
+                )
         return dataclasses.replace(
             head,
             times=torch.cat([part.times for part in parts]),
@@ -247,25 +278,15 @@ class IrregularSeries:
     def _from_rows(
         cls, rows: Rows, ids: Any, static: Any, channels: Any, static_names: Any, duplicates: Duplicates
     ) -> IrregularSeries:
-        count, width = len(rows.offsets) - 1, rows.values.shape[1]
-        names = tuple(f"x{i}" for i in range(width)) if channels is None else tuple(map(str, channels))
-        if len(names) != width:
-            raise ValueError(f"channels names {len(names)} channels {list(names)}, but values have {width}.")
-        features = torch.empty(count, 0) if static is None else as_tensor(static, "static", torch.float64)
-        features = (features[:, None] if features.ndim == 1 else features).to(rows.values)
-        if features.ndim != 2 or len(features) != count:
-            raise ValueError(f"static must have shape ({count}, features), got {tuple(features.shape)}.")
-        if bool(features.isinf().any()):
-            worst = ids[int(features.isinf().any(1).nonzero()[0, 0])]
-            raise ValueError(f"series {worst!r} has an infinite static feature; use NaN where it is unknown.")
-        labels = tuple(f"s{i}" for i in range(features.shape[1])) if static_names is None else tuple(static_names)
-        if len(labels) != features.shape[1]:
-            raise ValueError(f"static_names has {len(labels)} names, but static has {features.shape[1]} columns.")
+        if rows.values.shape[1] == 0:
+            raise ValueError("values have no channels; expected at least one.")
+        features = read_static(static, rows)
+        labels = as_names(static_names, "static_names", features.shape[1], "s")
         return cls._checked(
             rows,
             ids=ids,
             static=features,
-            channel_names=names,
+            channel_names=as_names(channels, "channels", rows.values.shape[1], "x"),
             static_names=labels,
             duplicates=duplicates,
             format=TableFormat(static=tuple(StaticColumn(name) for name in labels)),
@@ -276,7 +297,7 @@ class IrregularSeries:
         cls,
         rows: Rows,
         *,
-        ids: np.ndarray[Any, Any],
+        ids: NDArray[Any],
         static: Tensor,
         channel_names: tuple[str, ...],
         static_names: tuple[str, ...],
@@ -289,10 +310,16 @@ class IrregularSeries:
             repeated = [name for name in names if names.count(name) > 1]
             if repeated:
                 raise ValueError(f"two {argument}s are called {repeated[0]!r}; names must differ.")
-        data: Role = "data"
+
+        def when(time: float) -> str:
+            return f"{format.time}={format.show(time)}"
+
+        check_static(static, ids, static_names)
+        check_finite(rows, ids, channel_names, when)
         if duplicates != "error":
             rows = merge_repeated(rows, duplicates)
-        check_rows(rows, ids, channel_names, format.time)
+        check_increasing(rows, ids, when)
+        data: Role = "data"
         return cls(
             times=rows.times,
             values=rows.values,
@@ -314,7 +341,7 @@ class IrregularSeries:
         return (len(self),)
 
     @property
-    def lengths(self) -> Int[Tensor, series]:
+    def lengths(self) -> Int[Tensor, " series"]:
         """Number of rows of each series."""
         return ragged.lengths(self.offsets)
 
@@ -337,10 +364,6 @@ class IrregularSeries:
     def device(self) -> torch.device:
         """Where the tensors are."""
         return self.values.device
-
-    @property
-    def _data_names(self) -> tuple[str, ...]:
-        return tuple(name for name, role in zip(self.channel_names, self.roles, strict=True) if role == "data")
 
     def __getitem__(self, index: ragged.Index | tuple[ragged.Index, EllipsisType]) -> IrregularSeries:
         if isinstance(index, tuple):
@@ -368,12 +391,11 @@ class IrregularSeries:
             if getattr(self, name) != getattr(other, name):
                 return False
         return np.array_equal(self.ids, other.ids) and all(
-            torch.equal(torch.nan_to_num(a, nan=0.0), torch.nan_to_num(b, nan=0.0))
-            and torch.equal(a.isnan(), b.isnan())
+            a.shape == b.shape and bool(((a == b) | (a.isnan() & b.isnan())).all())
             for a, b in (
+                (self.offsets, other.offsets),
                 (self.times, other.times),
                 (self.values, other.values),
-                (self.offsets, other.offsets),
                 (self.static, other.static),
             )
         )
@@ -385,11 +407,11 @@ class IrregularSeries:
             return f"IrregularSeries(0 series, {self.channels} channels)"
         names = ", ".join(map(repr, self.channel_names[:4])) + (", ..." if self.channels > 4 else "")
         static = f", {len(self.static_names)} static features" if self.static_names else ""
-        share = 100 * float(self.observed.float().mean()) if self.values.numel() else 0.0
+        share = 100 * float(self.observed.float().mean())
         return (
             f"IrregularSeries({len(self):,} series, {len(self.times):,} rows, {self.channels} channels: {names}{static}; "
-            f"lengths {int(self.lengths.min())} .. {int(self.lengths.max())}, times {float(self.times.min()):.6g} .. "
-            f"{float(self.times.max()):.6g}, {share:.0f} % observed, {str(self.dtype).removeprefix('torch.')})"
+            f"lengths {int(self.lengths.min())} .. {int(self.lengths.max())}, times {self.times.min().item():.6g} .. "
+            f"{self.times.max().item():.6g}, {share:.0f} % observed, {str(self.dtype).removeprefix('torch.')})"
         )
 
     def with_channels(self, *, time: bool = True, counts: Counts | None = None, start: bool = False) -> IrregularSeries:
@@ -445,28 +467,28 @@ class IrregularSeries:
 
         `from_long(..., like=series)` of the result is the series again. Channels added by `with_channels` are left out.
         """
-        if len(np.unique(self.ids.astype(str))) != len(self):
+        distinct, counts = np.unique(self.ids, return_counts=True)
+        if len(distinct) != len(self):
+            twice = ragged.series_name(distinct, int(counts.argmax()))
             raise ValueError(
-                "to_long needs different ids, but some occur twice; a long table could not tell them apart."
+                f"to_long needs different ids, but {twice} occurs {counts.max()} times, and a long table could not tell these "
+                "series apart. Give them new ones: dataclasses.replace(series, ids=np.arange(len(series)))."
+            )
+        if self.format.kind != "number" and self.scales != ChannelScales():
+            raise ValueError(
+                f"the times are scaled, so that to_long cannot write them as {self.format.kind}s; call "
+                "scaler.inverse_transform(series) first."
             )
         of_row = ragged.series_of_rows(self.offsets).cpu().numpy()
-        columns: dict[str, Any] = {self.format.id: self.ids[of_row]}
-        data = [position for position, role in enumerate(self.roles) if role == "data"]
         values, static = self.values.detach().cpu().numpy(), self.static.detach().cpu().numpy()
-        for position in data:
-            columns[self.channel_names[position]] = values[:, position]
-        start = 0
-        for column in self.format.static:
-            block = static[:, start : start + len(column.feature_names)]
-            start += len(column.feature_names)
-            if column.categories is None:
-                per_series = block[:, 0]
-            else:
-                labels = np.array([*column.categories, None], dtype=object)
-                per_series = labels[np.where(block.any(1), block.argmax(1), len(column.categories))]
-            columns[column.name] = per_series[of_row]
+        columns = [
+            (name, values[:, position])
+            for position, (name, role) in enumerate(zip(self.channel_names, self.roles, strict=True))
+            if role == "data"
+        ]
+        columns += [(name, column[of_row]) for name, column in static_columns(static, self.format)]
         times = self.times.detach().cpu().numpy()
-        return write_long(columns, times=times, format=self.format, backend=backend)
+        return write_long(self.ids[of_row], times, columns, format=self.format, backend=backend)
 
     def to_padded(self) -> Padded:
         """Values (series, steps, channels) and times (series, steps), padded with NaN, and the lengths."""
@@ -480,13 +502,10 @@ class IrregularSeries:
         )
 
 
-def _ids(ids: Sequence[Any] | None, count: int) -> np.ndarray[Any, Any]:
+def _ids(ids: Iterable[Any] | None, count: int) -> NDArray[Any]:
     if ids is None:
         return np.arange(count)
-    items = list(ids)
-    if len(items) != count:
-        raise ValueError(f"ids has {len(items)} names for {count} series.")
-    kinds = {"int" if isinstance(item, (int, np.integer)) else type(item).__name__ for item in items}
-    if len(kinds) > 1:
-        raise TypeError(f"ids mixes types {sorted(kinds)}; make them one, e.g. ids=[str(name) for name in ids].")
-    return np.array(items, dtype=object if kinds == {"str"} else None)
+    names = as_ids(ids, argument="ids", fix="ids=[str(name) for name in ids]")
+    if len(names) != count:
+        raise ValueError(f"ids has {len(names)} names for {count} series; give one each.")
+    return names

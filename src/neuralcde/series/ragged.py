@@ -8,44 +8,50 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
-Index = int | slice | Sequence[int] | np.ndarray[Any, Any] | Tensor
+Index = int | np.integer[Any] | slice | Sequence[int] | NDArray[Any] | Tensor
 
 
-def lengths(offsets: Int[Tensor, bounds]) -> Int[Tensor, series]:
+def lengths(offsets: Int[Tensor, " bounds"]) -> Int[Tensor, " series"]:
     """Number of rows of every series."""
     return offsets.diff()
 
 
-def offsets_of(lengths: Int[Tensor, series]) -> Int[Tensor, bounds]:
+def offsets_of(lengths: Int[Tensor, " series"]) -> Int[Tensor, " bounds"]:
     """The offsets that belong to these numbers of rows."""
     return torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
 
 
-def series_of_rows(offsets: Int[Tensor, bounds]) -> Int[Tensor, rows]:
+def series_of_rows(offsets: Int[Tensor, " bounds"]) -> Int[Tensor, " rows"]:
     """For every row, the position of its series."""
     counts = lengths(offsets)
     return torch.repeat_interleave(torch.arange(len(counts), device=offsets.device), counts)
 
 
-def positions(index: Index, size: int) -> slice | Int[Tensor, chosen]:
+def series_name(ids: NDArray[Any], position: int) -> str:
+    """The id of a series as the user wrote it, for messages: `7`, not `np.int64(7)`."""
+    return repr(ids[position : position + 1].tolist()[0])
+
+
+def positions(index: Index, size: int) -> slice | Int[Tensor, " chosen"]:
     """A user's index as a slice with step 1 or as a tensor of positions; errors as numpy raises them.
 
     An integer means the one series at that place: a container of length one, so that iteration gives containers too.
     """
-    if isinstance(index, (int, np.integer)) and not isinstance(index, bool):
-        at = int(index)
-        if not -size <= at < size:
-            raise IndexError(f"series index {at} is out of range for {size} series")
-        at %= size
-        return slice(at, at + 1)
     if isinstance(index, slice):
         start, stop, step = index.indices(size)
         if step == 1:
             return slice(start, max(start, stop))
-        return torch.arange(size)[list(range(start, stop, step))]
+        return torch.tensor(range(start, stop, step), dtype=torch.int64)
     chosen = index.detach().cpu().numpy() if isinstance(index, Tensor) else np.asarray(index)
+    if chosen.ndim == 0 and chosen.dtype.kind in "iu":
+        at = int(chosen)
+        if not -size <= at < size:
+            raise IndexError(f"series index {at} is out of range for {size} series")
+        at %= size
+        return slice(at, at + 1)
     if chosen.dtype == bool:
         if chosen.shape != (size,):
             raise IndexError(f"a boolean mask of shape {chosen.shape} does not fit {size} series; expected ({size},)")
@@ -55,7 +61,7 @@ def positions(index: Index, size: int) -> slice | Int[Tensor, chosen]:
     if chosen.dtype.kind not in "iu" or chosen.ndim != 1:
         raise IndexError(
             f"cannot index series with {type(index).__name__} of dtype {chosen.dtype} and shape {chosen.shape}; "
-            "use an int, a slice, a list of positions or a boolean mask"
+            "use an int, a slice, a list of positions or a boolean mask; for an id, series[series.ids == id]"
         )
     if chosen.min() < -size or chosen.max() >= size:
         raise IndexError(f"series index out of range for {size} series: {chosen.min()} .. {chosen.max()}")
@@ -63,8 +69,8 @@ def positions(index: Index, size: int) -> slice | Int[Tensor, chosen]:
 
 
 def select(
-    offsets: Int[Tensor, bounds], chosen: slice | Int[Tensor, chosen]
-) -> tuple[slice | Int[Tensor, rows], Int[Tensor, kept]]:
+    offsets: Int[Tensor, " bounds"], chosen: slice | Int[Tensor, " chosen"]
+) -> tuple[slice | Int[Tensor, " rows"], Int[Tensor, " kept"]]:
     """The rows of the chosen series, as a slice or as row numbers, and the offsets among them."""
     if isinstance(chosen, slice):
         part = offsets[chosen.start : chosen.stop + 1]
@@ -79,7 +85,7 @@ def select(
 
 
 def last_row_at_or_before(
-    times: Float[Tensor, rows], offsets: Int[Tensor, bounds], t: Float[Tensor, "series k"], *, strict: bool
+    times: Float[Tensor, " rows"], offsets: Int[Tensor, " bounds"], t: Float[Tensor, "series k"], *, strict: bool
 ) -> Int[Tensor, "series k"]:
     """The last row of each series with time <= t (< t if `strict`), its first row where there is none.
 
@@ -98,7 +104,7 @@ def last_row_at_or_before(
 
 
 def forward_fill(
-    values: Float[Tensor, "rows channels"], observed: Bool[Tensor, "rows channels"], offsets: Int[Tensor, bounds]
+    values: Float[Tensor, "rows channels"], observed: Bool[Tensor, "rows channels"], offsets: Int[Tensor, " bounds"]
 ) -> Float[Tensor, "rows channels"]:
     """Each channel's last observation at or before every row, 0 before its first one."""
     before = last_observed_row(observed, offsets)
@@ -107,7 +113,7 @@ def forward_fill(
 
 
 def last_observed_row(
-    observed: Bool[Tensor, "rows channels"], offsets: Int[Tensor, bounds]
+    observed: Bool[Tensor, "rows channels"], offsets: Int[Tensor, " bounds"]
 ) -> Int[Tensor, "rows channels"]:
     """For every row and channel, the row of the channel's last observation at or before it; -1 if there is none."""
     row = torch.arange(len(observed), device=observed.device)

@@ -14,7 +14,9 @@ from torch import Tensor
 from .channels import ChannelScales, cumulative_counts, time_since_start
 from .irregular_series import IrregularSeries
 
-FITTED = ("mean_", "scale_", "static_mean_", "static_scale_", "time_scale_", "channel_names_in_", "channel_scales_")
+TENSORS = ("mean_", "scale_", "static_mean_", "static_scale_")
+NAMES = ("channel_names_in_", "static_names_in_")
+FITTED = (*TENSORS, *NAMES, "time_scale_", "channel_scales_")
 
 
 class SeriesScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -37,7 +39,7 @@ class SeriesScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     static_mean_, static_scale_ : (features,) float64 tensors; indicators of categories keep 0 and 1
     time_scale_ : float
     channel_scales_ : ChannelScales
-    channel_names_in_ : tuple of str
+    channel_names_in_, static_names_in_ : tuples of str
 
     Examples
     --------
@@ -57,9 +59,9 @@ class SeriesScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Learn the statistics of these (training) series."""
         if self.scale not in ("standard", "paper"):
             raise ValueError(f'scale must be "standard" or "paper", got {self.scale!r}.')
+        _check_series(series)
         if len(series) == 0:
-            raise ValueError("a scaler cannot be fitted on no series.")
-        _refuse_added(series)
+            raise ValueError("the scaler cannot be fitted on no series; expected at least one.")
         paper = self.scale == "paper"
         self.mean_, self.scale_ = _moments(series.values, margin=1e-5 if paper else 0.0)
         self.static_mean_, self.static_scale_ = _moments(series.static, margin=1e-5 if paper else 0.0)
@@ -67,7 +69,7 @@ class SeriesScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if indicators:
             self.static_mean_[torch.tensor(indicators)] = 0.0
             self.static_scale_[torch.tensor(indicators)] = 1.0
-        self.channel_names_in_ = series.channel_names
+        self.channel_names_in_, self.static_names_in_ = series.channel_names, series.static_names
         if paper:
             self.time_scale_, self.channel_scales_ = 1.0, ChannelScales(from_start=False)
             return self
@@ -123,10 +125,11 @@ class SeriesScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if missing:
             raise ValueError(f"this is not the state of a SeriesScaler: {missing} are missing.")
         scaler = cls(scale=state["scale"])
-        for name in ("mean_", "scale_", "static_mean_", "static_scale_"):
+        for name in TENSORS:
             setattr(scaler, name, torch.tensor(state[name], dtype=torch.float64))
+        for name in NAMES:
+            setattr(scaler, name, tuple(state[name]))
         scaler.time_scale_ = float(state["time_scale_"])
-        scaler.channel_names_in_ = tuple(state["channel_names_in_"])
         scales = dict(state["channel_scales_"])
         scales["counts"] = None if scales["counts"] is None else tuple(scales["counts"])
         scaler.channel_scales_ = ChannelScales(**scales)
@@ -134,25 +137,31 @@ class SeriesScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _check(self, series: IrregularSeries) -> None:
         check_is_fitted(self)
-        _refuse_added(series)
-        if series.channel_names != self.channel_names_in_:
-            raise ValueError(
-                f"the scaler was fitted on channels {list(self.channel_names_in_)}, got {list(series.channel_names)}."
-            )
-        if series.static.shape[1] != len(self.static_mean_):
-            raise ValueError(
-                f"the scaler was fitted on {len(self.static_mean_)} static features, got {series.static.shape[1]}."
-            )
+        _check_series(series)
+        for what, fitted, given in (
+            ("channels", self.channel_names_in_, series.channel_names),
+            ("static features", self.static_names_in_, series.static_names),
+        ):
+            if given != fitted:
+                raise ValueError(
+                    f"the scaler was fitted on {what} {list(fitted)}, got {list(given)}. Read the new data as the training "
+                    "data: IrregularSeries.from_long(frame, like=training)."
+                )
 
 
-def _refuse_added(series: IrregularSeries) -> None:
+def _check_series(series: Any) -> None:
+    if not isinstance(series, IrregularSeries):
+        raise TypeError(
+            f"series must be an IrregularSeries, got {type(series).__name__}; build one with IrregularSeries.from_long, "
+            "from_list or from_padded."
+        )
     if set(series.roles) - {"data"}:
         raise ValueError("scale first, then add channels: series = scaler.transform(series).with_channels(...).")
 
 
 def _moments(
     values: Float[Tensor, "rows channels"], *, margin: float
-) -> tuple[Float[Tensor, channels], Float[Tensor, channels]]:
+) -> tuple[Float[Tensor, " channels"], Float[Tensor, " channels"]]:
     """Mean and standard deviation of the observed values, float64; scale 1 where a channel does not vary."""
     values = values.detach()
     mean, scale = torch.zeros(2, values.shape[1], dtype=torch.float64)

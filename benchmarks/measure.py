@@ -1,0 +1,76 @@
+"""How things are measured: interleaved repeats, medians, and where the results go."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+
+import neuralcde
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def medians(contestants: Mapping[str, Callable[[], object]], repeats: int = 5) -> dict[str, float]:
+    """Median seconds of each, after one run to warm up; the repeats of all are interleaved."""
+    for run in contestants.values():
+        run()
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(repeats):
+        for name, run in contestants.items():
+            start = time.perf_counter()
+            run()
+            seconds[name].append(time.perf_counter() - start)
+    return {name: statistics.median(times) for name, times in seconds.items()}
+
+
+def once(run: Callable[[], object]) -> float:
+    """Seconds of a single run, for peers that take long."""
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def show(title: str, rows: list[dict[str, object]]) -> None:
+    """Print rows as a table, and keep them as JSON under benchmarks/results."""
+    print(f"\n{title}")
+    names = list(rows[0])
+    cells = [[_text(row.get(name, "")) for name in names] for row in rows]
+    widths = [max(len(name), *(len(line[i]) for line in cells)) for i, name in enumerate(names)]
+    for line in [names, ["-" * width for width in widths], *cells]:
+        print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+
+
+def save(name: str, results: object) -> None:
+    """Write results with the machine and the day they were measured on."""
+    RESULTS.mkdir(exist_ok=True)
+    record = {
+        "date": datetime.date.today().isoformat(),
+        "machine": f"{_processor()}, {torch.get_num_threads()} threads",
+        "neuralcde": neuralcde.__version__,
+        "torch": torch.__version__,
+        "results": results,
+    }
+    file = RESULTS / f"{name}.json"
+    file.write_text(json.dumps(record, indent=1) + "\n")
+    print(f"\nwritten to {file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file}")
+
+
+def _text(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    names = (
+        [line.split(":")[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
+        if info.exists()
+        else []
+    )
+    return names[0] if names else platform.processor()

@@ -1,0 +1,96 @@
+// The tile engine: whole trajectories of a tile of series in one call. What the bindings and the kernels agree on.
+//
+// A program computes one evaluation of a flow (or of a jump) for a tile: a short list of operations on one workspace of
+// features, each feature a row of lanes, each lane a series. The state is at feature 0, the input right behind it.
+//
+// A series is a list of events. An event is a jump (where it has one), then a step of the flow (where it has one). The
+// state that is kept, saved and differentiated is the one between the two. The last event has no flow.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace neuralcde {
+
+enum class Code : int { linear, unary, multiply, add, subtract, affine, contract };
+enum class Function : int { identity, relu, tanh, sigmoid, softplus, silu };
+
+struct Op {
+    Code code;
+    Function function;  // of a unary; of a linear, applied to its result
+    int out, a, b;      // features where results and operands start
+    int rows, columns;  // linear: outputs, inputs; contract: a is (rows x columns), b has columns; others: rows
+    int weight, bias;   // parameters of a linear; bias -1: none
+    bool accumulate;    // a linear adds to what is there
+    double scale, shift;  // affine: scale * a + shift
+};
+
+template <class Real>
+struct Parameter {
+    const Real* values;
+    Real* gradient;  // null in a forward pass
+    int64_t size;
+};
+
+template <class Real>
+struct Program {
+    std::vector<Op> ops;
+    int features = 0;  // size of the workspace
+    int input = 0;     // number of input features, behind the state
+    int output = 0;    // feature at which the result starts
+    std::vector<Parameter<Real>> parameters;
+    bool present() const { return !ops.empty(); }
+};
+
+constexpr int most_stages = 16;
+
+// An explicit Runge-Kutta method: a is stages x stages, row by row.
+struct Tableau {
+    int stages = 0;
+    std::vector<double> a, b, c;
+};
+
+template <class Real>
+struct Problem {
+    Program<Real> flow, jump;
+    Tableau tableau;
+    bool controlled = false;  // the flow's input is dX and its output the increment; else X, and the output is per time
+    int64_t series = 0, hidden = 0, channels = 0, powers = 0, row_features = 0;
+
+    const Real* initial = nullptr;         // (series, hidden)
+    const Real* coefficients = nullptr;    // (pieces, powers, channels)
+    const Real* row_inputs = nullptr;      // (rows, row_features)
+    const int64_t* event_offsets = nullptr;  // (series + 1)
+    const int64_t* piece = nullptr;        // (events) -1: no flow
+    const double* from = nullptr;          // (events) u at the start of the step
+    const double* step = nullptr;          // (events) length of the step in u
+    const double* duration = nullptr;      // (events) length of the step in time
+    const int64_t* jump_row = nullptr;     // (events) -1: no jump
+    const int64_t* order = nullptr;        // (series) longest first
+    const int64_t* saved_offsets = nullptr;  // (series + 1)
+    const int64_t* saved_event = nullptr;  // (saved) events of the series whose states are wanted, increasing
+
+    int64_t every = 1;                     // a checkpoint every so many events; 0: none
+    Real* checkpoints = nullptr;           // tile after tile, event after event, (hidden, lanes)
+    int registers = 1;                     // a tile is so many registers of lanes wide
+    int threads = 1;
+    std::function<bool()> interrupted;     // asked now and then by the calling thread
+
+    Real* saved = nullptr;                 // forward: (saved, hidden)
+    int64_t* failed_event = nullptr;       // forward: (series) event after which the state was not finite, or -1
+
+    const Real* saved_gradient = nullptr;  // backward, all below
+    Real* initial_gradient = nullptr;      // (series, hidden)
+    Real* coefficient_gradient = nullptr;  // or null: not wanted
+    Real* row_gradient = nullptr;          // or null: not wanted
+};
+
+template <class Real>
+struct Engine {
+    int lanes;  // series in a register
+    void (*forward)(const Problem<Real>&);
+    void (*backward)(const Problem<Real>&);
+};
+
+}  // namespace neuralcde

@@ -1,0 +1,21 @@
+// The kernels of every instruction-set level that was built, as tables of functions.
+#pragma once
+
+#include "engine.hpp"
+#include "splines.hpp"
+
+namespace neuralcde {
+
+struct Level {
+    const char* name;
+    bool (*supported)();
+    const Splines<float>* splines32;
+    const Splines<double>* splines64;
+    const Engine<float>* engine32;
+    const Engine<double>* engine64;
+};
+
+extern const Level levels[];  // best first
+extern const int level_count;
+
+}  // namespace neuralcde

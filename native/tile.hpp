@@ -1,0 +1,415 @@
+// Operations on a tile and their vector-Jacobian products. A tile is `registers` registers of lanes wide; a workspace
+// holds features x registers registers. Compiled per instruction-set level.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "engine.hpp"
+#include "vectors.hpp"
+
+namespace neuralcde::LEVEL {
+
+template <class Real>
+inline Vector<Real> apply(Function function, Vector<Real> x) {
+    switch (function) {
+        case Function::identity: return x;
+        case Function::relu: return x < Real(0) ? Vector<Real>{} : x;  // a NaN stays one
+        case Function::tanh: return tanh_of(x);
+        case Function::sigmoid: return sigmoid_of<Real>(x);
+        case Function::softplus:
+            return each<Real>(x, [](Real v) { return v > 20 ? v : std::log1p(std::exp(v)); });  // as torch cuts it
+        case Function::silu: return x * sigmoid_of<Real>(x);
+    }
+    return x;
+}
+
+// The derivative of `function`, from its result y (and its argument x for silu).
+template <class Real>
+inline Vector<Real> slope(Function function, Vector<Real> x, Vector<Real> y) {
+    switch (function) {
+        case Function::identity: return splat(Real(1));
+        case Function::relu: return y > Real(0) ? splat(Real(1)) : Vector<Real>{};
+        case Function::tanh: return Real(1) - y * y;
+        case Function::sigmoid: return y * (Real(1) - y);
+        case Function::softplus: return each<Real>(y, [](Real v) { return v > 20 ? Real(1) : -std::expm1(-v); });
+        case Function::silu: {
+            const Vector<Real> s = sigmoid_of<Real>(x);
+            return s * (Real(1) + x * (Real(1) - s));
+        }
+    }
+    return y;
+}
+
+// Memory aligned to a cache line.
+template <class Item>
+class Aligned {
+  public:
+    explicit Aligned(size_t count = 0) : memory(count * sizeof(Item) + 64), count(count) {
+        const auto address = reinterpret_cast<uintptr_t>(memory.data());
+        first = reinterpret_cast<Item*>((address + 63) / 64 * 64);
+    }
+    Aligned(Aligned&&) noexcept = default;
+    Aligned& operator=(Aligned&&) noexcept = default;
+    Item* data() { return first; }
+    const Item* data() const { return first; }
+    size_t size() const { return count; }
+
+  private:
+    std::vector<unsigned char> memory;  // zeroed
+    size_t count;
+    Item* first;
+};
+
+template <class Real, int registers>
+struct Tile {
+    using V = Vector<Real>;
+    static constexpr int lanes = lane_count<Real>;
+    static constexpr int width = lanes * registers;  // series in a tile
+    // Outputs computed at once: accumulators, inputs and one weight must fit the sixteen registers of AVX2.
+    static constexpr int block = register_bytes == 32 && registers == 2 ? 4 : 8;
+
+    // Weights packed [outputs / block][inputs][block], so that one load of an input feeds `block` accumulators.
+    static int64_t packed_size(int64_t outputs, int64_t inputs) { return (outputs + block - 1) / block * block * inputs; }
+
+    static void pack(const Real* weight, int64_t outputs, int64_t inputs, bool transposed, Real* packed) {
+        for (int64_t o = 0; o < outputs; o += block)
+            for (int64_t i = 0; i < inputs; ++i)
+                for (int r = 0; r < block; ++r)
+                    *packed++ = o + r >= outputs ? Real(0)
+                                : transposed     ? weight[i * outputs + o + r]
+                                                 : weight[(o + r) * inputs + i];
+    }
+
+    static void linear(const Real* packed, const Real* bias, const V* in, V* out, int inputs, int outputs,
+                       bool accumulate, Function function) {
+        for (int o = 0; o < outputs; o += block, packed += inputs * block) {
+            const int count = std::min(block, outputs - o);
+            V sum[block][registers];
+            for (int r = 0; r < block; ++r) {
+                const V start = bias && r < count ? splat(bias[o + r]) : V{};
+                for (int v = 0; v < registers; ++v) sum[r][v] = start;
+            }
+            if (accumulate)
+                for (int r = 0; r < count; ++r)
+                    for (int v = 0; v < registers; ++v) sum[r][v] += out[(o + r) * registers + v];
+            const Real* w = packed;
+            for (int i = 0; i < inputs; ++i, w += block) {
+                V x[registers];
+                for (int v = 0; v < registers; ++v) x[v] = in[i * registers + v];
+                for (int r = 0; r < block; ++r)
+                    for (int v = 0; v < registers; ++v) sum[r][v] += w[r] * x[v];
+            }
+            if (function == Function::relu) {
+                for (int r = 0; r < block; ++r)
+                    for (int v = 0; v < registers; ++v) sum[r][v] = apply<Real>(Function::relu, sum[r][v]);
+            } else if (function == Function::tanh) {
+                for (int r = 0; r < block; ++r)
+                    for (int v = 0; v < registers; ++v) sum[r][v] = tanh_of(sum[r][v]);
+            } else if (function != Function::identity) {
+                for (int r = 0; r < block; ++r)
+                    for (int v = 0; v < registers; ++v) sum[r][v] = apply<Real>(function, sum[r][v]);
+            }
+            V* to = out + o * registers;
+            if (count == block) {
+                for (int r = 0; r < block; ++r)
+                    for (int v = 0; v < registers; ++v) to[r * registers + v] = sum[r][v];
+            } else {
+                for (int r = 0; r < count; ++r)
+                    for (int v = 0; v < registers; ++v) to[r * registers + v] = sum[r][v];
+            }
+        }
+    }
+
+    static int64_t padded(int64_t inputs) { return (inputs + lanes - 1) / lanes * lanes; }
+
+    // Rows of lanes to rows of features: (features, width) becomes (width, padded features).
+    static void turn(const V* in, int features, int64_t stride, Real* turned) {
+        for (int f = 0; f < features; f += lanes)
+            for (int v = 0; v < registers; ++v) {
+                V square[lanes];
+                for (int j = 0; j < lanes; ++j) square[j] = in[(f + j) * registers + v];  // reads into the next region
+                transpose<Real>(square);
+                for (int j = 0; j < lanes; ++j) store(turned + (v * lanes + j) * stride + f, square[j]);
+            }
+    }
+
+    // sum += gradient (outputs x depth) times turned (depth x inputs); depth is the tile's width times the stages.
+    template <int vectors>
+    static void outer(Real* const* rows, int64_t at, const Real* const* gradients, const Real* turned, int64_t stride,
+                      int stages) {
+        V sum[4][vectors];
+        for (int r = 0; r < 4; ++r)
+            for (int i = 0; i < vectors; ++i) sum[r][i] = load(rows[r] + at + i * lanes);
+        const Real* x = turned + at;
+        for (int s = 0; s < stages; ++s) {
+            const Real* g = gradients[s];
+            for (int l = 0; l < width; ++l, x += stride) {
+                V xs[vectors];
+                for (int i = 0; i < vectors; ++i) xs[i] = load(x + i * lanes);
+                for (int r = 0; r < 4; ++r)
+                    for (int i = 0; i < vectors; ++i) sum[r][i] += g[r * width + l] * xs[i];
+            }
+        }
+        for (int r = 0; r < 4; ++r)
+            for (int i = 0; i < vectors; ++i) store(rows[r] + at + i * lanes, sum[r][i]);
+    }
+
+    static void weight_gradient(Real* sums, V* bias_sums, const V* const* gradients, const Real* turned, int64_t stride,
+                                int stages, int outputs) {
+        for (int o = 0; o < outputs; o += 4) {
+            const Real* from[most_stages];
+            for (int s = 0; s < stages; ++s) from[s] = reinterpret_cast<const Real*>(gradients[s] + o * registers);
+            Real* rows[4];
+            for (int r = 0; r < 4; ++r) rows[r] = sums + (o + r) * stride;
+            int64_t i = 0;
+            for (; i + 2 * lanes <= stride; i += 2 * lanes) outer<2>(rows, i, from, turned, stride, stages);
+            for (; i < stride; i += lanes) outer<1>(rows, i, from, turned, stride, stages);
+        }
+        if (bias_sums)
+            for (int o = 0; o < outputs; ++o) {
+                V sum = bias_sums[o];
+                for (int s = 0; s < stages; ++s)
+                    for (int v = 0; v < registers; ++v) sum += gradients[s][o * registers + v];
+                bias_sums[o] = sum;
+            }
+    }
+
+    static void contract(const V* matrix, const V* vector, V* out, int rows, int columns) {
+        for (int r = 0; r < rows; ++r) {
+            V sum[registers] = {};
+            for (int c = 0; c < columns; ++c)
+                for (int v = 0; v < registers; ++v)
+                    sum[v] += matrix[(r * columns + c) * registers + v] * vector[c * registers + v];
+            for (int v = 0; v < registers; ++v) out[r * registers + v] = sum[v];
+        }
+    }
+};
+
+// A program made ready for a level: packed weights, and which gradients are written first.
+template <class Real, int registers>
+class Prepared {
+    using T = Tile<Real, registers>;
+    using V = Vector<Real>;
+
+  public:
+    Prepared(const Program<Real>& program, int hidden, bool training) : program(program), hidden(hidden) {
+        starts.resize(program.ops.size());
+        turned_starts.resize(program.ops.size());
+        size_t total = 0;
+        for (size_t k = 0; k < program.ops.size(); ++k) {
+            const Op& op = program.ops[k];
+            if (op.code != Code::linear) continue;
+            starts[k] = total, total += T::packed_size(op.rows, op.columns);
+            if (training) turned_starts[k] = total, total += T::packed_size(op.columns, op.rows);
+        }
+        packed = Aligned<Real>(total);
+        for (size_t k = 0; k < program.ops.size(); ++k) {
+            const Op& op = program.ops[k];
+            if (op.code != Code::linear) continue;
+            const Real* weight = program.parameters[op.weight].values;
+            T::pack(weight, op.rows, op.columns, false, packed.data() + starts[k]);
+            if (training) T::pack(weight, op.columns, op.rows, true, packed.data() + turned_starts[k]);
+        }
+        if (training && program.present()) plan_gradients();
+    }
+
+    size_t workspace() const { return static_cast<size_t>(program.features + T::lanes + 4) * registers; }
+
+    void evaluate(V* w) const {
+        for (size_t k = 0; k < program.ops.size(); ++k) {
+            const Op& op = program.ops[k];
+            V *out = w + op.out * registers, *a = w + op.a * registers, *b = w + op.b * registers;
+            const int count = op.rows * registers;
+            switch (op.code) {
+                case Code::linear: {
+                    const Real* bias = op.bias < 0 ? nullptr : program.parameters[op.bias].values;
+                    T::linear(packed.data() + starts[k], bias, a, out, op.columns, op.rows, op.accumulate, op.function);
+                    break;
+                }
+                case Code::unary:
+                    for (int i = 0; i < count; ++i) out[i] = apply<Real>(op.function, a[i]);
+                    break;
+                case Code::multiply:
+                    for (int i = 0; i < count; ++i) out[i] = a[i] * b[i];
+                    break;
+                case Code::add:
+                    for (int i = 0; i < count; ++i) out[i] = a[i] + b[i];
+                    break;
+                case Code::subtract:
+                    for (int i = 0; i < count; ++i) out[i] = a[i] - b[i];
+                    break;
+                case Code::affine:
+                    for (int i = 0; i < count; ++i) out[i] = Real(op.scale) * a[i] + Real(op.shift);
+                    break;
+                case Code::contract: T::contract(a, b, out, op.rows, op.columns); break;
+            }
+        }
+    }
+
+    // From the gradient of the output, which stands in g, to those of state and input.
+    void pull_back(const V* w, V* g, bool input_wanted) const {
+        for (auto [feature, count] : zeroed) std::fill(g + feature * registers, g + (feature + count) * registers, V{});
+        for (size_t k = program.ops.size(); k-- > 0;) {
+            const Op& op = program.ops[k];
+            const Plan& plan = plans[k];
+            const V *out = w + op.out * registers, *a = w + op.a * registers, *b = w + op.b * registers;
+            V *gout = g + op.out * registers, *ga = g + op.a * registers, *gb = g + op.b * registers;
+            const int count = op.rows * registers;
+            const bool a_wanted = input_wanted || !is_input(op.a), b_wanted = input_wanted || !is_input(op.b);
+            switch (op.code) {
+                case Code::linear:
+                    if (op.function == Function::tanh) {
+                        for (int i = 0; i < count; ++i) gout[i] *= Real(1) - out[i] * out[i];
+                    } else if (op.function == Function::relu) {
+                        for (int i = 0; i < count; ++i) gout[i] = out[i] > Real(0) ? gout[i] : V{};
+                    } else if (op.function != Function::identity) {
+                        for (int i = 0; i < count; ++i) gout[i] *= slope<Real>(op.function, out[i], out[i]);
+                    }
+                    if (a_wanted)
+                        T::linear(packed.data() + turned_starts[k], nullptr, gout, ga, op.rows, op.columns, !plan.first_a,
+                                  Function::identity);
+                    break;
+                case Code::unary:
+                    for (int i = 0; i < count; ++i)
+                        put(ga[i], gout[i] * slope<Real>(op.function, a[i], out[i]), plan.first_a);
+                    break;
+                case Code::multiply:
+                    for (int i = 0; i < count; ++i) put(ga[i], gout[i] * b[i], plan.first_a);
+                    for (int i = 0; i < count; ++i) put(gb[i], gout[i] * a[i], plan.first_b);
+                    break;
+                case Code::add:
+                    for (int i = 0; i < count; ++i) put(ga[i], gout[i], plan.first_a);
+                    for (int i = 0; i < count; ++i) put(gb[i], gout[i], plan.first_b);
+                    break;
+                case Code::subtract:
+                    for (int i = 0; i < count; ++i) put(ga[i], gout[i], plan.first_a);
+                    for (int i = 0; i < count; ++i) put(gb[i], -gout[i], plan.first_b);
+                    break;
+                case Code::affine:
+                    for (int i = 0; i < count; ++i) put(ga[i], Real(op.scale) * gout[i], plan.first_a);
+                    break;
+                case Code::contract:
+                    for (int r = 0; r < op.rows; ++r)
+                        for (int c = 0; c < op.columns; ++c)
+                            for (int v = 0; v < registers; ++v)
+                                put(ga[(r * op.columns + c) * registers + v], gout[r * registers + v] * b[c * registers + v],
+                                    plan.first_a);
+                    if (!b_wanted) break;
+                    if (plan.first_b) std::fill(gb, gb + op.columns * registers, V{});
+                    for (int r = 0; r < op.rows; ++r)
+                        for (int c = 0; c < op.columns; ++c)
+                            for (int v = 0; v < registers; ++v)
+                                gb[c * registers + v] +=
+                                    gout[r * registers + v] * a[(r * op.columns + c) * registers + v];
+                    break;
+            }
+        }
+    }
+
+    // Sums of the parameters' gradients over the steps of one thread.
+    struct Sums {
+        std::vector<Aligned<Real>> weights;  // one a linear op, (outputs, padded inputs)
+        std::vector<Aligned<V>> biases;      // one a linear op, a register an output
+        Aligned<Real> turned;
+    };
+
+    Sums sums(int stages) const {
+        Sums result;
+        size_t widest = 0;
+        for (const Op& op : program.ops) {
+            const bool is_linear = op.code == Code::linear;
+            const int64_t stride = T::padded(op.columns);
+            result.weights.emplace_back(is_linear ? static_cast<size_t>((op.rows + 4) * stride) : 0);
+            result.biases.emplace_back(is_linear && op.bias >= 0 ? static_cast<size_t>(op.rows) : 0);
+            if (is_linear) widest = std::max(widest, static_cast<size_t>(stride));
+        }
+        result.turned = Aligned<Real>(widest * T::width * stages);
+        return result;
+    }
+
+    // Adds what the stages of one step say about the parameters; w and g hold one workspace a stage.
+    void add_to(Sums& sums, V* const* w, V* const* g, int stages) const {
+        for (size_t k = 0; k < program.ops.size(); ++k) {
+            const Op& op = program.ops[k];
+            if (op.code != Code::linear) continue;
+            const int64_t stride = T::padded(op.columns);
+            const V* gradients[most_stages];
+            for (int s = 0; s < stages; ++s) {
+                T::turn(w[s] + op.a * registers, op.columns, stride, sums.turned.data() + s * T::width * stride);
+                gradients[s] = g[s] + op.out * registers;
+            }
+            T::weight_gradient(sums.weights[k].data(), op.bias < 0 ? nullptr : sums.biases[k].data(), gradients,
+                               sums.turned.data(), stride, stages, op.rows);
+        }
+    }
+
+    // Adds one thread's sums to the gradients of the parameters.
+    void collect(const Sums& sums) const {
+        for (size_t k = 0; k < program.ops.size(); ++k) {
+            const Op& op = program.ops[k];
+            if (op.code != Code::linear) continue;
+            const int64_t stride = T::padded(op.columns);
+            Real* weight = program.parameters[op.weight].gradient;
+            for (int64_t o = 0; o < op.rows; ++o)
+                for (int64_t i = 0; i < op.columns; ++i) weight[o * op.columns + i] += sums.weights[k].data()[o * stride + i];
+            if (op.bias < 0) continue;
+            Real* bias = program.parameters[op.bias].gradient;
+            for (int64_t o = 0; o < op.rows; ++o)
+                for (int lane = 0; lane < T::lanes; ++lane) bias[o] += sums.biases[k].data()[o][lane];
+        }
+    }
+
+    const Program<Real>& program;
+    const int hidden;
+
+  private:
+    struct Plan {
+        bool first_a = false, first_b = false;
+    };
+
+    static void put(V& to, V value, bool first) { to = first ? value : to + value; }
+    bool is_input(int feature) const { return feature >= hidden && feature < hidden + program.input; }
+
+    // Going backwards, the first gradient that reaches a feature is written, later ones are added. Where an operand is
+    // only partly written before, its other features are cleared at the start and all of it is added to.
+    void plan_gradients() {
+        std::vector<bool> written(program.features, false), cleared(program.features, false);
+        auto mark = [&](int from, int count) { std::fill(written.begin() + from, written.begin() + from + count, true); };
+        auto clear_missing = [&](int from, int count) {
+            for (int f = from; f < from + count; ++f)
+                if (!written[f]) cleared[f] = written[f] = true;
+        };
+        auto reach = [&](int from, int count) {
+            const bool first = std::none_of(written.begin() + from, written.begin() + from + count, [](bool x) { return x; });
+            if (!first) clear_missing(from, count);
+            mark(from, count);
+            return first;
+        };
+        plans.resize(program.ops.size());
+        mark(program.output, hidden);
+        for (size_t k = program.ops.size(); k-- > 0;) {
+            const Op& op = program.ops[k];
+            clear_missing(op.out, op.rows);
+            const bool product = op.code == Code::contract, both = op.code != Code::linear && op.code != Code::unary && op.code != Code::affine;
+            plans[k].first_a = reach(op.a, op.code == Code::linear ? op.columns : product ? op.rows * op.columns : op.rows);
+            if (both) plans[k].first_b = reach(op.b, product ? op.columns : op.rows);
+        }
+        clear_missing(0, hidden + program.input);
+        for (int f = 0; f < program.features; ++f)
+            if (cleared[f]) {
+                if (!zeroed.empty() && zeroed.back().first + zeroed.back().second == f) {
+                    ++zeroed.back().second;
+                } else {
+                    zeroed.emplace_back(f, 1);
+                }
+            }
+    }
+
+    std::vector<size_t> starts, turned_starts;
+    Aligned<Real> packed;
+    std::vector<Plan> plans;
+    std::vector<std::pair<int, int>> zeroed;
+};
+
+}  // namespace neuralcde::LEVEL

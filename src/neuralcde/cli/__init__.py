@@ -1,0 +1,26 @@
+"""The command line: `neuralcde info | demo`.
+
+Commands are named here and loaded when they are called, so that `--help` does not wait for torch.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        from cyclopts import App
+    except ImportError:
+        sys.exit("The command line needs more packages: pip install 'neuralcde[cli]'")
+    from .. import __version__
+
+    app = App(
+        name="neuralcde",
+        version=__version__,
+        help="Neural controlled differential equations for irregular, partially observed time series.",
+    )
+    app.command("neuralcde.cli.info:info", name="info", help="Print version, engine, instruction set and threads.")
+    app.command("neuralcde.cli.demo:demo", name="demo", help="Draw the paths of a small irregular series.")
+    app()

@@ -1,0 +1,26 @@
+"""`neuralcde info`: what is installed and what will run."""
+
+from __future__ import annotations
+
+import platform
+
+import torch
+
+from .. import __version__
+from ..paths import native_level
+
+
+def info() -> None:
+    """Print version, engine, instruction set and threads."""
+    level = native_level()
+    rows = {
+        "neuralcde": __version__,
+        "engine": "plain torch (no native kernels)" if level == "none" else "native kernels",
+        "instruction set": level,
+        "threads": str(torch.get_num_threads()),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+    }
+    for name, value in rows.items():
+        print(f"{name:16}{value}")

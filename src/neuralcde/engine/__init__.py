@@ -1,0 +1,12 @@
+"""The fused fast path: programs for tiles of series, and the call into the native engine. Invisible to users."""
+
+from .events import Events as Events
+from .events import Saved as Saved
+from .lowering import lower_flow as lower_flow
+from .lowering import lower_jump as lower_jump
+from .lowering import lowers as lowers
+from .native import engine_name as engine_name
+from .native import solve_natively as solve_natively
+from .program import Program as Program
+from .program import ProgramBuilder as ProgramBuilder
+from .program import Region as Region

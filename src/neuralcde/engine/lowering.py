@@ -1,0 +1,144 @@
+"""From modules to tile programs: our own fields, and compositions of well-known layers; nothing else.
+
+What is not known here to the letter (a subclass, a module with hooks, a function) is not lowered: it runs on the plain
+loop, with the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules import module as torch_module
+
+from ..fields import LowRankField, MLPField
+from ..fields.vector_field import _Wrapped
+from .program import Program, ProgramBuilder, Region
+
+Lowering = Callable[[ProgramBuilder, Any], Region]
+_registry: dict[type[nn.Module], Lowering] = {}
+
+FUSED = {nn.ReLU: "relu", nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.Softplus: "softplus"}
+
+
+class NotLoweredError(Exception):
+    """A module is not made of known parts; the message says which one."""
+
+
+def lowers(kind: type[nn.Module]) -> Callable[[Lowering], Lowering]:
+    """Register how modules of exactly this type become programs."""
+
+    def register(lowering: Lowering) -> Lowering:
+        _registry[kind] = lowering
+        return lowering
+
+    return register
+
+
+def lower_flow(field: nn.Module, hidden: int, inputs: int) -> Program | str:
+    """The program of a flow whose input is dX or X, or the reason why there is none."""
+    return _lower(field, hidden, inputs)
+
+
+def lower_jump(cell: nn.Module, hidden: int, inputs: int) -> Program | str:
+    """The program of a jump whose input is a row's features, or the reason why there is none."""
+    return _lower(cell, hidden, inputs)
+
+
+def _lower(module: nn.Module, hidden: int, inputs: int) -> Program | str:
+    builder = ProgramBuilder(hidden, inputs)
+    try:
+        check_plain(module)
+        if type(module) not in _registry:
+            raise NotLoweredError(f"{type(module).__name__} is not a module that the engine knows")
+        program = builder.finish(_registry[type(module)](builder, module))
+    except (NotLoweredError, ValueError) as reason:
+        return str(reason)
+    for parameter in program.parameters:
+        if parameter.device.type != "cpu" or parameter.dtype not in (torch.float32, torch.float64):
+            return f"a parameter is {parameter.dtype} on {parameter.device}"
+    return program
+
+
+def check_plain(module: nn.Module) -> None:
+    """Refuse modules whose call does more than their forward: hooks, replaced methods."""
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    if any(getattr(torch_module, f"_global{name}", None) for name in hooks):
+        raise NotLoweredError("global module hooks are installed")
+    for part in module.modules():
+        if any(getattr(part, name, None) for name in hooks):
+            raise NotLoweredError(f"{type(part).__name__} has hooks")
+        if "forward" in vars(part) or "prod" in vars(part):
+            raise NotLoweredError(f"the forward of a {type(part).__name__} was replaced")
+
+
+def chain(builder: ProgramBuilder, layers: nn.Module, source: Region) -> Region:
+    """A composition of linear layers and activations, each activation fused into the layer before it."""
+    flat = _flatten(layers)
+    position, here = 0, source
+    while position < len(flat):
+        layer = flat[position]
+        position += 1
+        if type(layer) is nn.Linear:
+            follower = flat[position] if position < len(flat) else None
+            function = "identity" if follower is None or not _plain_activation(follower) else FUSED.get(type(follower))
+            if function is None or function == "identity":
+                here = builder.linear(here, layer.weight, layer.bias)
+            else:
+                here = builder.linear(here, layer.weight, layer.bias, function)
+                position += 1
+        elif type(layer) is nn.SiLU:
+            here = builder.apply("silu", here)
+        elif _plain_activation(layer) and type(layer) in FUSED:
+            here = builder.apply(FUSED[type(layer)], here)
+        elif type(layer) is not nn.Identity:
+            raise NotLoweredError(f"{type(layer).__name__} is not a layer that the engine knows")
+    return here
+
+
+def _flatten(layers: nn.Module) -> list[nn.Module]:
+    if type(layers) is not nn.Sequential:
+        return [layers]
+    return [part for layer in layers for part in _flatten(layer)]
+
+
+def _plain_activation(layer: nn.Module) -> bool:
+    if type(layer) is nn.Softplus:
+        return layer.beta == 1 and layer.threshold == 20
+    return type(layer) in FUSED
+
+
+@lowers(MLPField)
+def _mlp_field(builder: ProgramBuilder, field: MLPField) -> Region:
+    return builder.contract(chain(builder, field.layers, builder.state), builder.input)
+
+
+@lowers(LowRankField)
+def _low_rank_field(builder: ProgramBuilder, field: LowRankField) -> Region:
+    both = chain(builder, field.layers, builder.state)
+    size = field.hidden * field.rank
+    left, right = both.part(0, size), both.part(size, field.rank * field.channels)
+    inner = builder.affine(builder.contract(right, builder.input), 1 / field.rank)
+    return builder.contract(left, inner)
+
+
+@lowers(_Wrapped)
+def _sequential_field(builder: ProgramBuilder, field: _Wrapped) -> Region:
+    """An `nn.Sequential` of z that ends in `nn.Unflatten(-1, (hidden, channels))`."""
+    layers = field.function
+    if type(layers) is not nn.Sequential:
+        raise NotLoweredError(
+            f"{getattr(layers, '__name__', type(layers).__name__)} is a function, not a composition of layers"
+        )
+    flat = _flatten(layers)
+    shape = (builder.state.count, builder.input.count)
+    if (
+        not flat
+        or type(flat[-1]) is not nn.Unflatten
+        or tuple(flat[-1].unflattened_size) != shape
+        or flat[-1].dim not in (-1, 1)
+    ):
+        raise NotLoweredError(f"the composition does not end in nn.Unflatten(-1, {shape})")
+    return builder.contract(chain(builder, nn.Sequential(*flat[:-1]), builder.state), builder.input)

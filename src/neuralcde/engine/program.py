@@ -1,0 +1,159 @@
+"""Tile programs: short lists of operations that compute one evaluation of a flow, or one jump."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+CODES = {
+    name: code for code, name in enumerate(("linear", "unary", "multiply", "add", "subtract", "affine", "contract"))
+}
+FUNCTIONS = {name: code for code, name in enumerate(("identity", "relu", "tanh", "sigmoid", "softplus", "silu"))}
+
+
+@dataclass(frozen=True)
+class Region:
+    """A range of features of the workspace."""
+
+    start: int
+    count: int
+
+    def part(self, start: int, count: int) -> Region:
+        """A range within the region."""
+        if start < 0 or count < 0 or start + count > self.count:
+            raise ValueError(f"a part {start} .. {start + count} does not fit a region of {self.count} features")
+        return Region(self.start + start, count)
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A finished program: its operations, the size of its workspace, and the parameters it reads."""
+
+    ops: Tensor
+    numbers: Tensor
+    features: int
+    input: int
+    output: int
+    parameters: tuple[Tensor, ...]
+
+
+class ProgramBuilder:
+    """Writes a program one operation at a time; every result is a new region, so nothing is ever overwritten.
+
+    `state` and `input` are where the engine puts z and what drives it: dX (or X), or the features of a row.
+    """
+
+    def __init__(self, hidden: int, inputs: int):
+        self.state = Region(0, hidden)
+        self.input = Region(hidden, inputs)
+        self._features = hidden + inputs
+        self._ops: list[list[int]] = []
+        self._numbers: list[list[float]] = []
+        self._parameters: list[Tensor] = []
+
+    def linear(
+        self,
+        source: Region,
+        weight: Tensor,
+        bias: Tensor | None,
+        function: str = "identity",
+        *,
+        onto: Region | None = None,
+    ) -> Region:
+        """function(weight @ source + bias), added to what `onto` holds where it is given."""
+        rows, columns = weight.shape
+        if columns != source.count:
+            raise ValueError(f"a weight of shape {tuple(weight.shape)} does not fit {source.count} inputs")
+        out = onto or self._new(rows)
+        numbers = self._parameter(weight), -1 if bias is None else self._parameter(bias)
+        self._add("linear", function, out, source, None, rows, columns, *numbers, accumulate=onto is not None)
+        return out
+
+    def apply(self, function: str, source: Region) -> Region:
+        """function(source)."""
+        out = self._new(source.count)
+        self._add("unary", function, out, source, None, source.count)
+        return out
+
+    def multiply(self, a: Region, b: Region) -> Region:
+        """A * b, feature by feature."""
+        return self._binary("multiply", a, b)
+
+    def add(self, a: Region, b: Region) -> Region:
+        """A + b."""
+        return self._binary("add", a, b)
+
+    def subtract(self, a: Region, b: Region) -> Region:
+        """A - b."""
+        return self._binary("subtract", a, b)
+
+    def affine(self, source: Region, scale: float, shift: float = 0.0) -> Region:
+        """Scale * source + shift."""
+        out = self._new(source.count)
+        self._add("affine", "identity", out, source, None, source.count, scale=scale, shift=shift)
+        return out
+
+    def contract(self, matrix: Region, vector: Region) -> Region:
+        """Matrix times vector, both features of the tile; the matrix is stored row by row."""
+        rows, rest = divmod(matrix.count, vector.count)
+        if rest:
+            raise ValueError(f"a matrix of {matrix.count} entries does not fit a vector of {vector.count}")
+        out = self._new(rows)
+        self._add("contract", "identity", out, matrix, vector, rows, vector.count)
+        return out
+
+    def finish(self, output: Region) -> Program:
+        """The program whose result is `output`."""
+        if output.count != self.state.count:
+            raise ValueError(f"the result has {output.count} features, but the state has {self.state.count}")
+        return Program(
+            torch.tensor(self._ops, dtype=torch.int64).reshape(-1, 10),
+            torch.tensor(self._numbers, dtype=torch.float64).reshape(-1, 2),
+            self._features,
+            self.input.count,
+            output.start,
+            tuple(self._parameters),
+        )
+
+    def _new(self, count: int) -> Region:
+        region = Region(self._features, count)
+        self._features += count
+        return region
+
+    def _parameter(self, value: Tensor) -> int:
+        for position, known in enumerate(self._parameters):
+            if known is value:
+                return position
+        self._parameters.append(value)
+        return len(self._parameters) - 1
+
+    def _binary(self, code: str, a: Region, b: Region) -> Region:
+        if a.count != b.count:
+            raise ValueError(f"operands of {a.count} and {b.count} features do not match")
+        out = self._new(a.count)
+        self._add(code, "identity", out, a, b, a.count)
+        return out
+
+    def _add(
+        self,
+        code: str,
+        function: str,
+        out: Region,
+        a: Region,
+        b: Region | None,
+        rows: int,
+        columns: int = 0,
+        weight: int = -1,
+        bias: int = -1,
+        *,
+        accumulate: bool = False,
+        scale: float = 0.0,
+        shift: float = 0.0,
+    ) -> None:
+        second = 0 if b is None else b.start
+        self._ops.append(
+            [CODES[code], FUNCTIONS[function], out.start, a.start, second, rows, columns, weight, bias, int(accumulate)]
+        )
+        self._numbers.append([scale, shift])

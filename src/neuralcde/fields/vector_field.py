@@ -1,0 +1,67 @@
+"""What a vector field is, and how anything else that computes one becomes one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class VectorField(nn.Module):
+    r"""The f of $\mathrm{d}z = f(t, z)\, \mathrm{d}X$: a matrix of shape (hidden, channels) at every state.
+
+    Subclass it and write `forward`. Write `prod` too where the product with dX is cheaper than the matrix.
+
+    Examples
+    --------
+    >>> import torch, neuralcde as nc
+    >>> class Rotation(nc.VectorField):
+    ...     def forward(self, t, z):
+    ...         return torch.stack([-z[..., 1], z[..., 0]], dim=-1).unsqueeze(-1)
+    >>> Rotation().prod(torch.zeros(1), torch.tensor([[1.0, 0.0]]), torch.tensor([[0.5]])).tolist()
+    [[0.0, 0.5]]
+    """
+
+    def forward(
+        self, t: Float[Tensor, batch], z: Float[Tensor, "batch hidden"]
+    ) -> Float[Tensor, "batch hidden channels"]:
+        """The matrix f(t, z); t is the time since the start of each series."""
+        raise NotImplementedError(f"{type(self).__name__} must define forward(t, z) -> (batch, hidden, channels)")
+
+    def prod(
+        self, t: Float[Tensor, batch], z: Float[Tensor, "batch hidden"], dx: Float[Tensor, "batch channels"]
+    ) -> Float[Tensor, "batch hidden"]:
+        """The product f(t, z) dX."""
+        return multiply(self(t, z), dx)
+
+
+class _Wrapped(VectorField):
+    """A function of (t, z), or a Sequential of z alone, as a field."""
+
+    def __init__(self, function: Callable[..., Any]):
+        super().__init__()
+        self.function = function
+        self.autonomous = isinstance(function, nn.Sequential)
+
+    def forward(self, t: Tensor, z: Tensor) -> Tensor:
+        return self.function(z) if self.autonomous else self.function(t, z)  # type: ignore[no-any-return]
+
+
+def as_field(field: VectorField | Callable[..., Any]) -> VectorField:
+    """The field itself, or a function f(t, z) or an `nn.Sequential` of z, wrapped as one."""
+    if isinstance(field, VectorField):
+        return field
+    if not callable(field):
+        raise TypeError(
+            f"field must be a VectorField, an nn.Module or a function of (t, z), got {type(field).__name__}."
+        )
+    return _Wrapped(field)
+
+
+def multiply(
+    matrix: Float[Tensor, "batch hidden channels"], dx: Float[Tensor, "batch channels"]
+) -> Float[Tensor, "batch hidden"]:
+    """Matrix times vector, for every member of a batch."""
+    return (matrix @ dx.unsqueeze(-1)).squeeze(-1)

@@ -1,0 +1,3 @@
+"""Numbers and pictures for people."""
+
+from .paths import draw_paths as draw_paths

@@ -1,0 +1,18 @@
+"""X, f and z0 to z: solvers, steps, gradients, the loop in plain torch, and the solution."""
+
+from .gradients import Backprop as Backprop
+from .gradients import Backsolve as Backsolve
+from .gradients import Checkpoint as Checkpoint
+from .loop import Flow as Flow
+from .loop import Jump as Jump
+from .solution import Solution as Solution
+from .solution import SolveError as SolveError
+from .solution import Stats as Stats
+from .solution import Status as Status
+from .solve import solve as solve
+from .solve import solve_cde as solve_cde
+from .solvers import Tableau as Tableau
+from .solvers import solvers as solvers
+from .steps import Adaptive as Adaptive
+from .steps import AtKnots as AtKnots
+from .steps import FixedSteps as FixedSteps

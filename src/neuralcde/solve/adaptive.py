@@ -1,0 +1,157 @@
+"""Steps chosen by an error estimate, for every series by itself."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ..paths import ControlPath
+from ..series import ragged
+from .loop import Flow, Jump, drive_at
+from .solvers import Tableau
+from .steps import Adaptive, Grid, piece_start_rows
+
+SAFETY, SHRINK, GROW, SMALLEST = 0.9, 0.2, 10.0, 1e-12
+
+
+class Found(NamedTuple):
+    """Accepted steps, and what it took to find them; `stopped` is -1 or the number of steps after which a series gave up."""
+
+    grid: Grid
+    stopped: Int[Tensor, series]
+    rejected: Int[Tensor, series]
+    evaluations: Int[Tensor, series]
+
+
+@torch.no_grad()
+def adaptive_grid(
+    path: ControlPath,
+    flow: Flow,
+    jump: Jump | None,
+    z0: Float[Tensor, "series hidden"],
+    tableau: Tableau,
+    steps: Adaptive,
+) -> Found:
+    """Integrate with error control and record the steps; series are tried together but judged one by one."""
+    if not tableau.b_error:
+        raise ValueError(f"Adaptive needs a solver with an error estimate (dopri5, tsit5), got {tableau.name!r}.")
+    device, count = path.device, len(path)
+    firsts, ends = path.piece_offsets[:-1], path.piece_offsets[1:]
+    durations, rows, knots = path.durations, piece_start_rows(path), path.knots
+    origin = knots[path.series.offsets[:-1]]
+    piece, u, size = firsts.clone(), torch.zeros(count, dtype=torch.float64, device=device), None
+    size = torch.ones_like(u)
+    z, known = z0.clone(), torch.zeros(count, dtype=torch.bool, device=device)
+    first_slope = torch.zeros_like(z0)
+    tries, rejected, evaluations, accepted = (torch.zeros(count, dtype=torch.int64, device=device) for _ in range(4))
+    records: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
+    if jump is not None:
+        z = _jump_at(jump, z, path.series.offsets[:-1], torch.ones_like(known))
+    while True:
+        at = ((piece < ends) & (tries < steps.max_steps)).nonzero()[:, 0]
+        if len(at) == 0:
+            break
+        left = 1 - u[at]
+        h = torch.where(size[at] >= left * (1 - 1e-9), left, size[at])
+        pieces, duration = path.coefficients[piece[at]], durations[piece[at]]
+        since = knots[rows[piece[at]]] + duration * u[at] - origin[at]
+        slopes, end = _stages(flow, tableau, z[at], pieces, u[at], h, duration, since, first_slope[at], known[at])
+        evaluations[at] += len(tableau.c) - known[at].long()
+        length = h[:, None].to(z.dtype)
+        error = length * sum(w * k for w, k in zip(tableau.b_error, slopes, strict=True) if w != 0)
+        scale = steps.atol + steps.rtol * torch.maximum(z[at].abs(), end.abs())
+        ratio = (error / scale).square().mean(1).sqrt().double()
+        good = (ratio <= 1) & end.isfinite().all(1)
+        tries[at] += 1
+        rejected[at] += ~good
+        ratio = torch.where(ratio.isfinite(), ratio, torch.inf)
+        factor = (SAFETY * ratio.clamp(min=1e-10) ** (-1 / tableau.order)).clamp(SHRINK, GROW)
+        factor = torch.where(good, factor, factor.clamp(max=1.0))
+        hopeless = ~good & (h * factor < SMALLEST)
+        tries[at[hopeless]] = steps.max_steps
+        ok, step = at[good], h[good]
+        records.append((ok, piece[ok], u[ok], step))
+        accepted[ok] += 1
+        z[ok] = end[good]
+        u[ok] = u[ok] + step
+        size[at] = h * factor
+        # first same as last, inside one piece
+        first_slope[ok] = slopes[-1][good]
+        known[ok] = True
+        known[at[~good]] = True
+        first_slope[at[~good]] = slopes[0][~good]
+        over = ok[u[ok] >= 1]
+        if len(over):
+            before = durations[piece[over]]
+            piece[over] += 1
+            after = durations[piece[over].clamp(max=max(len(durations) - 1, 0))]
+            both = (before > 0) & (after > 0)
+            rescaled = size[over] * before / torch.where(both, after, 1.0)
+            size[over] = torch.where(both, rescaled, 1.0).clamp(min=SMALLEST, max=1.0)
+            u[over], known[over] = 0.0, False
+            if jump is not None:
+                within = piece[over] - firsts[over]
+                arrived = within % path.pieces_per_gap == 0
+                row = path.series.offsets[:-1][over] + within // path.pieces_per_gap
+                z[over] = _jump_at(jump, z[over], row, arrived)
+    stopped = torch.where(piece < ends, accepted, -1)
+    return Found(_grid(records, count, device), stopped, rejected, evaluations)
+
+
+def _stages(
+    flow: Flow,
+    tableau: Tableau,
+    z: Tensor,
+    pieces: Tensor,
+    u: Tensor,
+    h: Tensor,
+    duration: Tensor,
+    since: Tensor,
+    first: Tensor,
+    known: Tensor,
+) -> tuple[list[Tensor], Tensor]:
+    """Slopes dz/du of all stages, the last one at the end of the step, and the end."""
+    dtype = z.dtype
+    one, rate = torch.ones_like(u)[:, None].to(dtype), duration[:, None].to(dtype)
+
+    def slope(y: Tensor, node: float, rows: Tensor | slice = slice(None)) -> Tensor:
+        place = (u + node * h)[:, None].to(dtype)
+        drive = drive_at(pieces[rows], place[rows], one[rows], flow.controlled)
+        time = (since + node * h * duration).to(dtype)
+        return flow.increment(time[rows], y, drive, rate[rows])
+
+    slopes: list[Tensor] = []
+    length = h[:, None].to(dtype)
+    for row, node in zip(tableau.a, tableau.c, strict=True):
+        y = z
+        for weight, k in zip(row, slopes, strict=False):
+            if weight != 0:
+                y = y + weight * length * k
+        if not slopes:
+            fresh = (~known).nonzero()[:, 0]
+            start = first.clone()
+            if len(fresh):
+                start[fresh] = slope(z[fresh], node, fresh)
+            slopes.append(start)
+        else:
+            slopes.append(slope(y, node))
+    end = z + length * sum(w * k for w, k in zip(tableau.b, slopes, strict=False) if w != 0)
+    return slopes, end
+
+
+def _jump_at(jump: Jump, z: Tensor, row: Tensor, arrived: Tensor) -> Tensor:
+    here = (arrived & jump.rows[row]).nonzero()[:, 0]
+    return z.index_copy(0, here, jump.cell(z[here], jump.inputs[row[here]])) if len(here) else z
+
+
+def _grid(records: list[tuple[Tensor, Tensor, Tensor, Tensor]], count: int, device: torch.device) -> Grid:
+    if not records:
+        nothing = torch.zeros(0, dtype=torch.float64, device=device)
+        return Grid(torch.zeros(count + 1, dtype=torch.int64, device=device), nothing.long(), nothing, nothing)
+    series, piece, start, length = (torch.cat(parts) for parts in zip(*records, strict=True))
+    order = series.argsort(stable=True)
+    counts = torch.bincount(series, minlength=count)
+    return Grid(ragged.offsets_of(counts), piece[order], start[order], length[order])

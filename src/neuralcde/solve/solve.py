@@ -1,0 +1,398 @@
+"""Solving: from a path, a field and an initial state to the states asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ..engine import Events, Program, Saved, engine_name, lower_flow, lower_jump, solve_natively
+from ..fields import VectorField, as_field
+from ..paths import ControlPath
+from ..series import ragged
+from .adaptive import adaptive_grid
+from .backsolve import solve_with_adjoint
+from .gradients import Backprop, Backsolve, Checkpoint, Gradient, as_gradient
+from .loop import Flow, Jump, Problem, solve_plainly
+from .solution import Solution, SolveError, Stats, Status
+from .solvers import Tableau, as_solver
+from .steps import Adaptive, AtKnots, FixedSteps, Grid, events_of, fixed_grid
+
+Steps = AtKnots | FixedSteps | Adaptive
+Save = Literal["last", "knots", "dense"] | Tensor
+
+
+def solve_cde(
+    path: ControlPath,
+    field: VectorField | Callable[..., Any],
+    z0: Float[Tensor, "series hidden"],
+    *,
+    solver: str | Tableau = "rk4",
+    steps: Steps | None = None,
+    gradient: str | Gradient = "checkpoint",
+    save: Save = "last",
+    error: bool = False,
+    throw: bool = True,
+) -> Solution:
+    r"""Solve the controlled differential equation $z(t) = z_0 + \int_{t_0}^t f(z_s)\, \mathrm{d}X_s$ of every series.
+
+    On each piece of the path the integral is $\int f(z) X'(u)\, \mathrm{d}u$, solved by a Runge-Kutta method whose steps never
+    cross a knot: X is never evaluated on the wrong side of one, nor outside its interval. Each series has its own
+    steps, so a batch costs what its longest series costs, and one series' result does not depend on the others.
+
+    Parameters
+    ----------
+    path
+        The control X, a batch of paths.
+    field
+        f: a `VectorField`, any function or module f(t, z) -> (batch, hidden, channels), or an `nn.Sequential` of z.
+    z0
+        Initial states.
+    solver
+        "euler", "midpoint", "heun", "ralston", "rk4" (the 3/8 rule), "dopri5", "tsit5", or a `Tableau`.
+    steps
+        `AtKnots(substeps=1)` (default), `FixedSteps(size)`, or `Adaptive(rtol, atol, max_steps)`.
+    gradient
+        "checkpoint" (default, or `Checkpoint(every=k)`), "backprop", "backsolve".
+    save
+        What to keep besides the last state: "knots", "dense" (for `solution.evaluate`), or a tensor of times, (k,) shared
+        or (series, k) per series.
+    error
+        Solve once more with steps of half the length and give the difference, extrapolated, as `solution.stats.error`.
+    throw
+        Raise `SolveError` when a state stops being finite or `max_steps` is reached; else see `solution.status`.
+
+    Returns
+    -------
+    Solution
+
+    Raises
+    ------
+    ValueError
+        For shapes, types or values that do not fit, naming what was found.
+    SolveError
+        Naming the series and the time.
+
+    Notes
+    -----
+    Cost: stages x steps evaluations of f for each series. Fields made of known layers run on the native engine; every
+    other one on plain torch, with the same numbers; `solution.stats.engine` says which and why.
+
+    Examples
+    --------
+    >>> import torch, neuralcde as nc
+    >>> path = nc.linear(nc.IrregularSeries.from_list([([0.0, 1.0, 3.0], [[0.0], [2.0], [5.0]])]))
+    >>> def identity(t, z):
+    ...     return torch.ones(len(z), 1, 1)
+    >>> nc.solve_cde(path, identity, torch.zeros(1, 1)).last.item()
+    5.0
+    """
+    field = as_field(field)
+    return solve(
+        path,
+        z0,
+        flow=Flow(field),
+        solver=solver,
+        steps=steps,
+        gradient=gradient,
+        save=save,
+        error=error,
+        throw=throw,
+    )
+
+
+def solve(
+    path: ControlPath,
+    z0: Float[Tensor, "series hidden"],
+    *,
+    flow: Flow | None = None,
+    jump: Jump | None = None,
+    solver: str | Tableau = "rk4",
+    steps: Steps | None = None,
+    gradient: str | Gradient = "checkpoint",
+    save: Save = "last",
+    error: bool = False,
+    throw: bool = True,
+) -> Solution:
+    """The one loop over a series' own knots, with an optional flow between them and an optional jump at them.
+
+    What `solve_cde` is made of; parameters as there, and `Flow` and `Jump` for other models than a CDE.
+    """
+    tableau, method = as_solver(solver), as_gradient(gradient)
+    steps = AtKnots() if steps is None else steps
+    _check(path, z0, flow, jump)
+    stopped = rejected = evaluations = None
+    grid: Grid | None
+    if flow is None:
+        grid = None
+    elif isinstance(steps, Adaptive):
+        found = adaptive_grid(path, flow, jump, z0.detach(), tableau, steps)
+        grid, stopped, rejected, evaluations = found.grid, found.stopped, found.rejected, found.evaluations
+    else:
+        grid = fixed_grid(path, steps)
+
+    run = _Run(path, flow, jump, tableau, method, steps)
+    events, reached = events_of(path, grid, None if jump is None else jump.rows)
+    if stopped is not None:
+        events, reached = _cut(events, reached, stopped, path)
+    saved = _saved_events(events, reached, save, path)
+    states, failed, engine = run(z0, events, saved.wanted)
+
+    statuses = torch.where(failed >= 0, 1, 0)
+    if stopped is not None:
+        statuses = torch.maximum(statuses, torch.where(stopped >= 0, 2, 0))
+    last_event = events.offsets[1:] - 1
+    _raise_if(throw, statuses, events.time[torch.where(failed >= 0, events.offsets[:-1] + failed, last_event)], path)
+    ends = saved.wanted.offsets[1:] - 1
+    estimate = None
+    if error and grid is not None:
+        finer, reach = events_of(path, grid.halved(), None if jump is None else jump.rows)
+        with torch.no_grad():
+            fine, *_ = run(z0.detach(), finer, _saved_events(finer, reach, "last", path).wanted)
+        estimate = (fine - states.detach()[ends]).abs().amax(1) * 2**tableau.order / (2**tableau.order - 1)
+    accepted = events.steps
+    stats = Stats(
+        evaluations=accepted * tableau.stages if evaluations is None else evaluations,
+        accepted=accepted,
+        rejected=torch.zeros_like(accepted) if rejected is None else rejected,
+        engine=engine,
+        error=estimate,
+    )
+    solution = Solution(path, states[ends], stats, statuses, events.time[last_event])
+    if isinstance(save, Tensor):
+        return dataclasses.replace(solution, at_times=saved.finish(run, states))
+    if save == "knots":
+        return dataclasses.replace(solution, states_at_knots=saved.finish(run, states))
+    if save == "dense":
+        return dataclasses.replace(solution, dense=lambda t: _between(run, events, states, path, t))
+    return solution
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Run:
+    """One way of running the loop: by which engine, differentiated how."""
+
+    path: ControlPath
+    flow: Flow | None
+    jump: Jump | None
+    tableau: Tableau
+    method: Gradient
+    steps: Steps
+
+    def __call__(self, z0: Tensor, events: Events, saved: Saved) -> tuple[Tensor, Tensor, str]:
+        problem = Problem(self.path, self.flow, self.jump, self.tableau, z0, events, saved)
+        programs = self._programs(z0)
+        if isinstance(programs, str):
+            method = Checkpoint() if isinstance(self.method, Backsolve) else self.method
+            if isinstance(self.method, Backsolve) and torch.is_grad_enabled():
+                return *solve_with_adjoint(problem, self._forward_only, self.steps), f"torch: {programs}"
+            return *solve_plainly(problem, method), f"torch: {programs}"
+        if isinstance(self.method, Backsolve) and torch.is_grad_enabled():
+            return *solve_with_adjoint(
+                problem, self._forward_only, self.steps
+            ), f"{engine_name()} forward, torch backward"
+        if isinstance(self.method, Backprop) and torch.is_grad_enabled():
+            return *solve_plainly(problem, self.method), "torch: backprop differentiates the plain loop"
+        every = self.method.every if isinstance(self.method, Checkpoint) else 1
+        return *self._natively(problem, *programs, every), engine_name()
+
+    def _forward_only(self, problem: Problem) -> tuple[Tensor, Tensor]:
+        programs = self._programs(problem.z0)
+        if isinstance(programs, str):
+            return solve_plainly(problem, Backprop())
+        return self._natively(problem, *programs, 1)
+
+    def _natively(
+        self, problem: Problem, flow: Program | None, jump: Program | None, every: int
+    ) -> tuple[Tensor, Tensor]:
+        return solve_natively(
+            flow,
+            jump,
+            controlled=self.flow is not None and self.flow.controlled,
+            tableau=self.tableau.tensors(),
+            z0=problem.z0,
+            coefficients=self.path.coefficients,
+            row_inputs=None if self.jump is None else self.jump.inputs,
+            events=problem.events,
+            saved=problem.saved,
+            every=every,
+        )
+
+    def _programs(self, z0: Tensor) -> tuple[Program | None, Program | None] | str:
+        """Programs of flow and jump, or why the plain loop must run."""
+        if os.environ.get("NEURALCDE_ENGINE", "") == "torch":
+            return "NEURALCDE_ENGINE=torch"
+        if engine_name() == "torch":
+            return "no native kernels"
+        if z0.device.type != "cpu":
+            return f"the state is on {z0.device}"
+        if torch._C._functorch.maybe_current_level() is not None:
+            return "inside a torch.func transform"
+        if self.flow is not None and not self.flow.controlled and self.path.knots.requires_grad:
+            return "the times require gradients"
+        programs: list[Program | None] = []
+        for module, lower, inputs in (
+            (None if self.flow is None else self.flow.field, lower_flow, self.path.channels),
+            (
+                None if self.jump is None else self.jump.cell,
+                lower_jump,
+                0 if self.jump is None else self.jump.inputs.shape[1],
+            ),
+        ):
+            program = None if module is None else lower(module, z0.shape[1], inputs)
+            if isinstance(program, str):
+                return program
+            if program is not None and any(p.dtype != z0.dtype for p in program.parameters):
+                return f"parameters are not {z0.dtype}"
+            programs.append(program)
+        return programs[0], programs[1]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Wanted:
+    """The events whose states are needed, and how the states asked for come out of them."""
+
+    wanted: Saved
+    finish: Callable[[_Run, Tensor], Tensor]
+
+
+def _saved_events(events: Events, reached: Int[Tensor, rows], save: Save, path: ControlPath) -> _Wanted:
+    """States needed for `save`; the last one of every series always comes last among its own."""
+    counts = events.counts
+    if isinstance(save, Tensor):
+        asked = path.asked_times(save).detach()
+        at, order = _event_before(events, asked).sort(dim=1)
+        wanted = torch.cat([at - events.offsets[:-1, None], counts[:, None] - 1], dim=1)
+        bounds = torch.arange(len(path) + 1, device=path.device) * wanted.shape[1]
+        return _Wanted(
+            Saved(bounds, wanted.flatten()),
+            lambda run, states: _partial_steps(
+                run, events, states.reshape(*wanted.shape, -1)[:, :-1], at, order, asked
+            ),
+        )
+    if save == "knots":
+        return _Wanted(Saved(path.series.offsets, reached), lambda run, states: states)
+    if save == "dense":
+        event = torch.arange(len(events.piece), device=path.device)
+        return _Wanted(
+            Saved(events.offsets, event - events.offsets[:-1][ragged.series_of_rows(events.offsets)]), _nothing
+        )
+    if save != "last":
+        raise ValueError(f'save={save!r} is not "last", "knots", "dense" or a tensor of times.')
+    return _Wanted(Saved(torch.arange(len(path) + 1, device=path.device), counts - 1), _nothing)
+
+
+def _nothing(run: _Run, states: Tensor) -> Tensor:
+    return states
+
+
+def _event_before(events: Events, asked: Float[Tensor, "series k"]) -> Int[Tensor, "series k"]:
+    """The last event at or before each time."""
+    return ragged.last_row_at_or_before(events.time, events.offsets, asked, strict=False)
+
+
+def _between(run: _Run, events: Events, states: Float[Tensor, "events hidden"], path: ControlPath, t: Tensor) -> Tensor:
+    asked = path.asked_times(t).detach()
+    at, order = _event_before(events, asked).sort(dim=1)
+    return _partial_steps(run, events, states[at], at, order, asked)
+
+
+def _partial_steps(
+    run: _Run,
+    events: Events,
+    states: Float[Tensor, "series k hidden"],
+    at: Int[Tensor, "series k"],
+    order: Int[Tensor, "series k"],
+    asked: Float[Tensor, "series k"],
+) -> Float[Tensor, "series k hidden"]:
+    """From the state of each event one step of the same solver to the time asked for, all at once."""
+    if run.flow is None:
+        moved = states.flatten(0, 1)
+    else:
+        flat = at.flatten()
+        late = asked.gather(1, order).flatten() - events.time[flat]
+        length, duration = events.length[flat], events.duration[flat]
+        share = torch.where(duration > 0, late / torch.where(duration > 0, duration, 1.0), 0.0)
+        piece = torch.where(share > 0, events.piece[flat], -1)
+        count = len(flat)
+
+        def with_end(values: Tensor, fill: float) -> Tensor:
+            return torch.stack([values, torch.full_like(values, fill)], dim=1).flatten()
+
+        bounds = torch.arange(count + 1, device=flat.device)
+        single = Events(
+            bounds * 2,
+            with_end(piece, -1),
+            with_end(events.start[flat], 0.0),
+            with_end(length * share, 0.0),
+            with_end(late, 0.0),
+            with_end(events.time[flat], 0.0),
+            torch.full((2 * count,), -1, dtype=torch.int64, device=flat.device),
+        )
+        once = dataclasses.replace(run, jump=None, path=_repeated(run.path, at))
+        moved, _, _ = once(states.flatten(0, 1), single, Saved(bounds, torch.ones_like(flat)))
+    back = order.argsort(dim=1)
+    return moved.reshape(*at.shape, -1).gather(1, back[..., None].expand(*back.shape, moved.shape[1]))
+
+
+def _repeated(path: ControlPath, at: Int[Tensor, "series k"]) -> ControlPath:
+    """The path's series once for every time asked; pieces keep their numbers, only knots and ids are needed."""
+    return _Starts(path, at.shape[1])  # type: ignore[return-value]
+
+
+class _Starts:
+    """As much of a path as the loop needs, with every series repeated."""
+
+    def __init__(self, path: ControlPath, times: int):
+        self.coefficients, self.channels, self.durations = path.coefficients, path.channels, path.durations
+        starts = path.knots[path.series.offsets[:-1]].repeat_interleave(times)
+        self.knots = starts
+        self.series = self
+        self.offsets = torch.arange(len(starts) + 1, device=starts.device)
+
+
+def _cut(
+    events: Events, reached: Int[Tensor, rows], stopped: Int[Tensor, series], path: ControlPath
+) -> tuple[Events, Int[Tensor, rows]]:
+    """Rows that an unfinished series did not get to show the state at which it stopped."""
+    return events, torch.minimum(reached, (events.counts - 1)[ragged.series_of_rows(path.series.offsets)])
+
+
+def _raise_if(throw: bool, statuses: Tensor, times: Tensor, path: ControlPath) -> None:
+    if not throw or not bool((statuses > 0).any()):
+        return
+    first = int((statuses > 0).nonzero()[0, 0])
+    status = list(Status)[int(statuses[first])]
+    raise SolveError(
+        f"series {path.series.ids[first]!r} at t={float(times[first]):g}: {status.value} ({int((statuses > 0).sum())} of {len(path)} "
+        "series). Take more steps (AtKnots(substeps=2)), bound the field (a final tanh), scale the data, or pass throw=False."
+    )
+
+
+def _check(path: ControlPath, z0: Tensor, flow: Flow | None, jump: Jump | None) -> None:
+    if not isinstance(path, ControlPath):
+        raise TypeError(
+            f"path must be a ControlPath, got {type(path).__name__}; build one with e.g. nc.linear(series)."
+        )
+    if flow is None and jump is None:
+        raise ValueError("there is nothing to solve: give a flow, a jump, or both.")
+    if not isinstance(z0, Tensor) or z0.ndim != 2 or len(z0) != len(path) or z0.shape[1] == 0:
+        found = tuple(z0.shape) if isinstance(z0, Tensor) else type(z0).__name__
+        raise ValueError(f"z0 must have shape (series, hidden) = ({len(path)}, hidden), got {found}.")
+    if z0.dtype != path.dtype or z0.device != path.device:
+        raise ValueError(
+            f"z0 is {z0.dtype} on {z0.device}, but the path is {path.dtype} on {path.device}; convert one: path.to(z0.dtype)."
+        )
+    wrong = ~z0.isfinite().all(1)
+    if bool(wrong.any()):
+        first = int(wrong.nonzero()[0, 0])
+        raise ValueError(f"z0 of series {path.series.ids[first]!r} is not finite.")
+    if not bool(path.coefficients.isfinite().all()):
+        bad = int((~path.coefficients.isfinite()).flatten(1).any(1).nonzero()[0, 0])
+        owner = int(torch.searchsorted(path.piece_offsets, bad, right=True)) - 1
+        raise ValueError(f"the path of series {path.series.ids[owner]!r} is not finite; check its values and times.")

@@ -1,0 +1,21 @@
+"""Solvers: one Runge-Kutta method a file, as a tableau with its citation."""
+
+from .dopri5 import dopri5 as dopri5
+from .euler import euler as euler
+from .heun import heun as heun
+from .midpoint import midpoint as midpoint
+from .ralston import ralston as ralston
+from .rk4 import rk4 as rk4
+from .tableau import Tableau as Tableau
+from .tsit5 import tsit5 as tsit5
+
+solvers: dict[str, Tableau] = {s.name: s for s in (euler, midpoint, heun, ralston, rk4, dopri5, tsit5)}
+
+
+def as_solver(solver: str | Tableau) -> Tableau:
+    """A solver by its name, or a tableau of the user's own."""
+    if isinstance(solver, Tableau):
+        return solver
+    if solver not in solvers:
+        raise ValueError(f"solver={solver!r} is not one of {list(solvers)}; a Tableau of your own works too.")
+    return solvers[solver]

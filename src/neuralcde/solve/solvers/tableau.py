@@ -1,0 +1,51 @@
+"""Explicit Runge-Kutta methods as tableaux."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Tableau:
+    r"""An explicit Runge-Kutta method: stages $k_i = g(t + c_i h, z + h \sum_j a_{ij} k_j)$, then $z + h \sum_i b_i k_i$.
+
+    Parameters
+    ----------
+    name, order, citation
+        What it is called, how fast it converges on smooth problems, and where it comes from.
+    a
+        Strictly lower triangular, one row a stage (the first is empty).
+    b, c
+        Weights and nodes.
+    b_error
+        Weights of an embedded method minus b: what `Adaptive` estimates errors with. Empty for methods without one.
+
+    Notes
+    -----
+    A stage that only serves the error estimate (the last one of dopri5 and tsit5) is evaluated under `Adaptive` alone;
+    there it is also the first stage of the next step, wherever that lies in the same piece of the path.
+    """
+
+    name: str
+    order: int
+    citation: str
+    a: tuple[tuple[float, ...], ...]
+    b: tuple[float, ...]
+    c: tuple[float, ...]
+    b_error: tuple[float, ...] = ()
+
+    @property
+    def stages(self) -> int:
+        """Evaluations of the field in a step of fixed length."""
+        return len(self.b)
+
+    def tensors(self) -> tuple[Float[Tensor, "stages stages"], Float[Tensor, stages], Float[Tensor, stages]]:
+        """A, b and c in float64, for steps of fixed length."""
+        a = torch.zeros(self.stages, self.stages, dtype=torch.float64)
+        for stage, row in enumerate(self.a[: self.stages]):
+            a[stage, : len(row)] = torch.tensor(row, dtype=torch.float64)
+        return a, torch.tensor(self.b, dtype=torch.float64), torch.tensor(self.c[: self.stages], dtype=torch.float64)

@@ -1,0 +1,178 @@
+"""Where the steps lie: at the knots, at a fixed size, or where the error asks for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from ..engine import Events
+from ..paths import ControlPath
+from ..series import ragged
+
+
+@dataclass(frozen=True)
+class AtKnots:
+    """From knot to knot: `substeps` equal steps in each piece of the path, the default.
+
+    Every series has its own grid: n observations take n - 1 steps, however uneven the gaps.
+    """
+
+    substeps: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.substeps, int) or self.substeps < 1:
+            raise ValueError(f"substeps must be an integer of at least 1, got {self.substeps!r}.")
+
+
+@dataclass(frozen=True)
+class FixedSteps:
+    """Steps no longer than `size`, in the path's own unit of time: ceil(gap / size) equal steps in each piece.
+
+    With the smallest gap of the data as size this is the paper's setting. A step never crosses a knot.
+    """
+
+    size: float
+
+    def __post_init__(self) -> None:
+        if not self.size > 0:
+            raise ValueError(f"size must be positive, got {self.size!r}.")
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """Steps as long as the error allows, for every series by itself; needs a solver with an error estimate.
+
+    A step is accepted when its error, divided by atol + rtol |z| and averaged over the state (root mean square), is at
+    most one. Steps are clipped to the pieces of the path. The accepted steps are then taken as given: values and
+    gradients are those of the fixed grid they form.
+
+    Parameters
+    ----------
+    rtol, atol
+        Relative and absolute tolerance.
+    max_steps
+        Accepted and rejected steps a series may take; one that needs more stops where it is and says so in its status.
+    """
+
+    rtol: float = 1e-4
+    atol: float = 1e-6
+    max_steps: int = 4096
+
+    def __post_init__(self) -> None:
+        if not (self.rtol >= 0 and self.atol >= 0 and self.rtol + self.atol > 0):
+            raise ValueError(f"rtol and atol must be >= 0 and not both 0, got {self.rtol!r} and {self.atol!r}.")
+        if not isinstance(self.max_steps, int) or self.max_steps < 1:
+            raise ValueError(f"max_steps must be an integer of at least 1, got {self.max_steps!r}.")
+
+
+class Grid(NamedTuple):
+    """Steps of all series: the piece each lies in and where; and after how many steps each row is reached."""
+
+    offsets: Int[Tensor, bounds]
+    piece: Int[Tensor, steps]
+    start: Float[Tensor, steps]
+    length: Float[Tensor, steps]
+
+    def halved(self) -> Grid:
+        """Every step as two of half the length."""
+        half = self.length / 2
+        start = torch.stack([self.start, self.start + half], dim=1).flatten()
+        return Grid(self.offsets * 2, self.piece.repeat_interleave(2), start, half.repeat_interleave(2))
+
+
+def fixed_grid(path: ControlPath, steps: AtKnots | FixedSteps) -> Grid:
+    """Equal steps in every piece."""
+    if isinstance(steps, AtKnots):
+        offsets = path.piece_offsets * steps.substeps
+        total = int(offsets[-1])
+        step = torch.arange(total, device=path.device)
+        if steps.substeps == 1:
+            return Grid(
+                offsets, step, torch.zeros_like(step, dtype=torch.float64), torch.ones_like(step, dtype=torch.float64)
+            )
+        share = 1.0 / steps.substeps
+        return Grid(
+            offsets,
+            step // steps.substeps,
+            (step % steps.substeps).double() * share,
+            torch.full_like(step, share, dtype=torch.float64),
+        )
+    counts = (path.durations.detach() / steps.size - 1e-9).ceil().clamp(min=1)
+    if float(counts.sum()) > 1e9:
+        raise ValueError(
+            f"FixedSteps({steps.size:g}) would take {float(counts.sum()):.2g} steps over gaps of up to {float(path.durations.max()):g}; "
+            "choose a larger size, or AtKnots()."
+        )
+    counts = counts.long()
+    firsts = ragged.offsets_of(counts)
+    piece = torch.repeat_interleave(torch.arange(len(counts), device=path.device), counts)
+    within = torch.arange(len(piece), device=path.device) - firsts[piece]
+    length = 1.0 / counts.double()[piece]
+    return Grid(firsts[path.piece_offsets], piece, within * length, length)
+
+
+def events_of(
+    path: ControlPath, grid: Grid | None, jumps: Bool[Tensor, rows] | None
+) -> tuple[Events, Int[Tensor, rows]]:
+    """The events of a batch, and for each row the event of its series at which it is reached.
+
+    Without a grid (no flow) every row is an event.
+    """
+    offsets, times = path.series.offsets, path.knots.detach()
+    device = path.device
+    rows = torch.arange(len(times), device=device)
+    of_row = ragged.series_of_rows(offsets)
+    if grid is None:
+        nothing = torch.zeros(len(times), dtype=torch.float64, device=device)
+        jump_row = rows if jumps is None else torch.where(jumps, rows, -1)
+        piece = torch.full_like(rows, -1)
+        return Events(offsets, piece, nothing, nothing, nothing, times, jump_row), rows - offsets[:-1][of_row]
+    series = len(path)
+    counts = ragged.lengths(grid.offsets)
+    event_offsets = grid.offsets + torch.arange(series + 1, device=device)
+    of_step = torch.repeat_interleave(torch.arange(series, device=device), counts)
+    place = torch.arange(len(of_step), device=device) + of_step  # one trailing event a series
+    total = len(of_step) + series
+
+    def spread(values: Tensor, fill: float) -> Tensor:
+        return values.new_full((total,), fill).index_copy(0, place, values)
+
+    durations = path.durations.detach()[grid.piece]
+    start_row = piece_start_rows(path)[grid.piece]
+    step_time = times[start_row] + durations * grid.start
+    end_time = times[offsets[1:] - 1]
+    time = spread(step_time, 0.0)
+    time[event_offsets[1:] - 1] = end_time
+    # a row is reached when all pieces before it are done
+    done = torch.bincount(grid.piece, minlength=len(path.coefficients)).cumsum(0)
+    done = torch.nn.functional.pad(done, (1, 0))
+    piece_firsts = path.piece_offsets[:-1]
+    within = rows - offsets[:-1][of_row]
+    reached = done[piece_firsts[of_row] + within * path.pieces_per_gap] - done[piece_firsts[of_row]]
+    jump_row = torch.full((total,), -1, dtype=torch.int64, device=device)
+    if jumps is not None:
+        at = (event_offsets[:-1][of_row] + reached)[jumps]
+        jump_row[at] = rows[jumps]
+    events = Events(
+        event_offsets,
+        spread(grid.piece, -1),
+        spread(grid.start, 0.0),
+        spread(grid.length, 0.0),
+        spread(durations * grid.length, 0.0),
+        time,
+        jump_row,
+    )
+    return events, reached
+
+
+def piece_start_rows(path: ControlPath) -> Int[Tensor, pieces]:
+    """The row at which each piece starts (for a vertical piece: the row it leads to)."""
+    per_gap, offsets = path.pieces_per_gap, path.series.offsets
+    counts = ragged.lengths(path.piece_offsets)
+    of_piece = torch.repeat_interleave(torch.arange(len(path), device=path.device), counts)
+    within = torch.arange(len(of_piece), device=path.device) - path.piece_offsets[:-1][of_piece]
+    return offsets[:-1][of_piece] + (within + per_gap - 1) // per_gap

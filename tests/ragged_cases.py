@@ -1,0 +1,74 @@
+"""Random ragged series with missing values, every path scheme, and times inside their pieces: what many tests draw on."""
+
+from functools import partial
+
+import numpy as np
+import torch
+
+import neuralcde as nc
+
+NAN = float("nan")
+
+SCHEMES = {
+    "natural_cubic": nc.natural_cubic,
+    "hermite": nc.hermite,
+    "hermite-forward": partial(nc.hermite, fill="forward"),
+    "linear": nc.linear,
+    "linear-forward": partial(nc.linear, fill="forward"),
+    "rectilinear": nc.rectilinear,
+    "smoothing": partial(nc.smoothing, penalty=0.3),
+}
+
+
+def even_gaps(rng, count):
+    """Gaps between 0.5 and 1.5."""
+    return rng.uniform(0.5, 1.5, count)
+
+
+def wild_gaps(rng, count):
+    """Gaps over three orders of magnitude."""
+    return 10 ** rng.uniform(-2, 1, count)
+
+
+def random_series(
+    seed, *, count=6, rows=(1, 12), channels=3, missing=0.4, gaps=even_gaps, start=0.0, dtype=torch.float64
+):
+    """`count` series of `rows[0]` to `rows[1]` rows; each cell is missing with a probability drawn below 2 x `missing`.
+
+    Missing shares differ from channel to channel, so that some channels are complete and some are never observed.
+    """
+    rng = np.random.default_rng(seed)
+    pairs = []
+    for _ in range(count):
+        n = rng.integers(rows[0], rows[1] + 1)
+        times = start + np.concatenate([[0.0], gaps(rng, n - 1).cumsum()])
+        values = rng.standard_normal((n, channels))
+        share = rng.uniform(0, 2 * missing, channels) if missing else np.zeros(channels)
+        values[rng.random((n, channels)) < share] = np.nan
+        pairs.append((times, values))
+    return nc.IrregularSeries.from_list(pairs, ids=[f"s{i}" for i in range(count)], dtype=dtype)
+
+
+def in_every_piece(series, places=(0.1, 0.5, 0.9)):
+    """Times (series, k) at these places of every gap, and how long that gap is; padded with the start and 0."""
+    width = max(int(series.lengths.max()) - 1, 1) * len(places)
+    times, durations = np.empty((len(series), width)), np.zeros((len(series), width))
+    for i, one in enumerate(series):
+        knots = one.times.detach().numpy()
+        gap = np.diff(knots)
+        asked = (knots[:-1, None] + gap[:, None] * np.array(places)).ravel()
+        times[i] = knots[0]
+        times[i, : len(asked)] = asked
+        durations[i, : len(asked)] = np.repeat(gap, len(places))
+    return torch.from_numpy(times), torch.from_numpy(durations)
+
+
+def at_knots(series):
+    """Each series' own knots (series, k), padded with its last one."""
+    padded = series.to_padded().times
+    return torch.where(padded.isnan(), series.times[series.offsets[1:] - 1][:, None], padded)
+
+
+def rows_as_block(series):
+    """The values (series, k, channels) that belong to `at_knots`, NaN where not observed or padded."""
+    return series.to_padded().values

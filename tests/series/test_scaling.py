@@ -1,0 +1,281 @@
+"""Scaling with statistics of the training data: values, static features and times, and the state that is kept."""
+
+import datetime as dt
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+
+from neuralcde import IrregularSeries, SeriesScaler
+from ragged_cases import random_series
+
+nan = float("nan")
+
+
+def observed(values):
+    return [column[~column.isnan()].double() for column in values.T]
+
+
+def shifted(seed=0, *, count=40, dtype=torch.float64):
+    """Random series whose channels have a mean of 100 and a deviation of 1, 10 and 100."""
+    series = random_series(seed, count=count)
+    block = series.to_padded()
+    values = block.values * torch.tensor([1.0, 10.0, 100.0]) + 100
+    static = np.column_stack([np.arange(count) * 3.0, np.where(np.arange(count) % 3, 5.0, nan)])
+    return IrregularSeries.from_padded(values, block.times, block.lengths, static=static, dtype=dtype)
+
+
+# values and static features --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("dtype", "digits"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
+def test_mean_zero_and_variance_one_over_what_was_observed(dtype, digits):
+    series = shifted(dtype=dtype)
+    scaled = SeriesScaler().fit_transform(series)
+    assert scaled.dtype == dtype
+    assert scaled.values.isnan().equal(series.values.isnan())
+    for column in observed(scaled.values):
+        assert column.mean().item() == pytest.approx(0, abs=digits)
+        assert column.var(correction=0).item() == pytest.approx(1, abs=digits)
+    assert scaled.static[:, 0].mean().item() == pytest.approx(0, abs=digits)
+    assert scaled.static[:, 0].var(correction=0).item() == pytest.approx(1, abs=digits)
+
+
+def test_the_statistics_are_those_of_the_training_data():
+    train, test = shifted(0), shifted(1)
+    scaler = SeriesScaler().fit(train)
+    columns = observed(train.values)
+    np.testing.assert_allclose(scaler.mean_, [float(column.mean()) for column in columns])
+    np.testing.assert_allclose(scaler.scale_, [float(column.std(correction=0)) for column in columns])
+    expected = (test.values - scaler.mean_) / scaler.scale_
+    torch.testing.assert_close(scaler.transform(test).values, expected, equal_nan=True)
+
+
+def test_constant_and_never_observed_channels():
+    values = [[7.3, nan, 1.0], [7.3, nan, 3.0]]
+    series = IrregularSeries.from_list([([0, 1], values), ([0, 1], values)], static=[[4.0, nan], [4.0, nan]])
+    scaled = SeriesScaler().fit_transform(series)
+    assert scaled.values[:, 0].tolist() == [0.0] * 4
+    assert scaled.values[:, 1].isnan().all()
+    assert scaled.values[:, 2].tolist() == [-1.0, 1.0] * 2
+    assert scaled.static[:, 0].tolist() == [0.0, 0.0]
+    assert scaled.static[:, 1].isnan().all()
+
+
+def test_values_that_are_constant_but_for_rounding():
+    values = np.float32(1e6) + np.array([0, 0.0625, 0, 0.0625], dtype=np.float32)
+    series = IrregularSeries.from_list([(np.arange(4), values)])
+    assert SeriesScaler().fit_transform(series).values.abs().max() < 0.1
+
+
+def test_a_channel_not_observed_in_training_is_left_alone():
+    scaler = SeriesScaler().fit(IrregularSeries.from_list([([0], [[nan]])]))
+    assert scaler.transform(IrregularSeries.from_list([([0], [[5.0]])])).values.item() == 5.0
+
+
+def test_indicators_stay_zero_and_one():
+    frame = pd.DataFrame({"id": [1, 2, 3], "time": 0.0, "x": 1.0, "ward": ["n", "n", "s"], "age": [1.0, 2.0, 3.0]})
+    series = IrregularSeries.from_long(frame, id="id", time="time", static=["ward", "age"])
+    for scale in ("standard", "paper"):
+        scaled = SeriesScaler(scale).fit_transform(series)
+        assert scaled.static[:, :2].tolist() == [[1, 0], [1, 0], [0, 1]]
+        assert scaled.static[1, 2] == 0.0
+
+
+def test_padding_never_enters():
+    block = shifted().to_padded()
+    wide = torch.cat([block.values, torch.full_like(block.values, nan)], 1)
+    times = torch.cat([block.times, torch.full_like(block.times, nan)], 1)
+    plain = SeriesScaler().fit(IrregularSeries.from_padded(*block)).to_state()
+    assert SeriesScaler().fit(IrregularSeries.from_padded(wide, times, block.lengths)).to_state() == plain
+
+
+def test_gradients_flow_through_scaling_but_not_through_the_statistics():
+    values = torch.tensor([[0.0], [4.0]], requires_grad=True)
+    times = torch.tensor([0.0, 5.0], requires_grad=True)
+    scaled = SeriesScaler().fit_transform(IrregularSeries.from_list([(times, values)]))
+    (scaled.values.sum() + scaled.times.sum()).backward()
+    assert values.grad.flatten().tolist() == [0.5, 0.5]
+    assert times.grad.tolist() == pytest.approx([0.2, 0.2])
+
+
+# times -----------------------------------------------------------------------------------------------------------------
+
+
+def test_gaps_are_one_on_average_and_added_channels_have_about_unit_variance():
+    series = shifted()
+    scaled = SeriesScaler().fit_transform(series)
+    gaps = torch.cat([one.times.diff() for one in scaled])
+    assert gaps.mean().item() == pytest.approx(1)
+    added = scaled.with_channels(counts="shared").values[:, :2]
+    np.testing.assert_allclose(added.std(0, correction=0), [1.0, 1.0], rtol=1e-6)
+
+
+def test_one_observation_moves_a_count_by_one_at_most():
+    rare = IrregularSeries.from_list([([0, 1, 2], [[1.0], [nan], [nan]])] * 5)
+    counts = SeriesScaler().fit_transform(rare).with_channels(time=False, counts="per_channel").values[:, 0]
+    assert counts.tolist() == [1.0] * 15
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_hours_seconds_and_unix_stamps_scale_alike(dtype):
+    hours = shifted()
+    block = hours.to_padded()
+
+    def scaled(times):
+        series = IrregularSeries.from_padded(block.values, times, block.lengths, dtype=dtype)
+        series = SeriesScaler().fit_transform(series)
+        gaps = torch.cat([one.times.diff() for one in series])
+        return gaps, series.with_channels(counts="per_channel", start=True).values
+
+    starts = torch.arange(len(hours), dtype=torch.float64)[:, None] * 86400
+    for times in (block.times * 3600, block.times * 3600 + 1.7e9 + starts):
+        for expected, found in zip(scaled(block.times), scaled(times), strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5, equal_nan=True)
+
+
+def test_datetimes_scale_alike_in_every_unit():
+    times = [dt.datetime(2024, 1, 1, hour) for hour in (0, 2, 9)]
+    frame = pd.DataFrame({"id": 1, "time": times, "x": [1.0, 2.0, 4.0]})
+    first, *others = (
+        SeriesScaler().fit_transform(IrregularSeries.from_long(frame, id="id", time="time", unit=unit)).with_channels()
+        for unit in ("D", "h", "ms")
+    )
+    for other in others:
+        torch.testing.assert_close(other.values, first.values)
+        torch.testing.assert_close(other.times.diff(), first.times.diff())
+
+
+def test_series_of_one_row_each():
+    series = IrregularSeries.from_list([([5.0], [[1.0]]), ([9.0], [[3.0]])])
+    scaled = SeriesScaler().fit_transform(series).with_channels(counts="per_channel", start=True)
+    assert scaled.times.tolist() == [5.0, 9.0]
+    assert scaled.values.tolist() == [[0.0, 1.0, 0.0, -1.0], [0.0, 1.0, 0.0, 1.0]]
+
+
+def test_paper_leaves_time_and_counts_raw():
+    series = IrregularSeries.from_list([([10, 14, 30], [[1.0], [nan], [3.0]])])
+    scaled = SeriesScaler(scale="paper").fit_transform(series)
+    assert scaled.times.tolist() == [10.0, 14.0, 30.0]
+    added = scaled.with_channels(counts="shared").values
+    assert added[:, :2].tolist() == [[10.0, 1.0], [14.0, 1.0], [30.0, 2.0]]
+    assert added[0, 2].item() == pytest.approx(-1 / (1 + 1e-5), rel=1e-6)
+
+
+# inverse and state -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", ["standard", "paper"])
+def test_inverse(scale):
+    series = shifted()
+    scaler = SeriesScaler(scale).fit(series)
+    back = scaler.inverse_transform(scaler.transform(series))
+    for name in ("times", "values", "static"):
+        torch.testing.assert_close(getattr(back, name), getattr(series, name), equal_nan=True)
+    assert back.scales == series.scales
+    assert back.ids.tolist() == series.ids.tolist()
+
+
+@pytest.mark.parametrize("scale", ["standard", "paper"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_state_survives_json(scale, dtype):
+    series, other = shifted(dtype=dtype), shifted(7, dtype=dtype)
+    scaler = SeriesScaler(scale).fit(series)
+    loaded = SeriesScaler.from_state(json.loads(json.dumps(scaler.to_state())))
+    assert loaded.get_params() == scaler.get_params()
+    assert loaded.to_state() == scaler.to_state()
+    assert loaded.transform(other) == scaler.transform(other)
+    for counts in ("shared", "per_channel"):
+        assert loaded.transform(other).with_channels(counts=counts) == scaler.transform(other).with_channels(
+            counts=counts
+        )
+    assert loaded.inverse_transform(other) == scaler.inverse_transform(other)
+
+
+def test_a_state_that_is_none():
+    state = SeriesScaler().fit(shifted()).to_state()
+    del state["mean_"]
+    with pytest.raises(ValueError, match=r"not the state of a SeriesScaler: \['mean_'\] are missing"):
+        SeriesScaler.from_state(state)
+
+
+# scikit-learn ----------------------------------------------------------------------------------------------------------
+
+
+def test_clone_and_parameters():
+    scaler = SeriesScaler(scale="paper").fit(shifted())
+    copy = clone(scaler)
+    assert copy.get_params() == {"scale": "paper"}
+    assert not hasattr(copy, "mean_")
+    assert copy.set_params(scale="standard").scale == "standard"
+
+
+def test_pipeline():
+    series = shifted()
+    pipeline = make_pipeline(SeriesScaler(), SeriesScaler())
+    once, twice = SeriesScaler().fit_transform(series), pipeline.fit_transform(series)
+    assert isinstance(twice, IrregularSeries)
+    torch.testing.assert_close(twice.values, once.values, equal_nan=True)
+    torch.testing.assert_close(twice.with_channels().values, once.with_channels().values, equal_nan=True)
+    torch.testing.assert_close(pipeline.inverse_transform(twice).values, series.values, equal_nan=True)
+
+
+# refusing --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["transform", "inverse_transform"])
+def test_before_fit(method):
+    with pytest.raises(NotFittedError):
+        getattr(SeriesScaler(), method)(shifted())
+    with pytest.raises(NotFittedError):
+        SeriesScaler().to_state()
+
+
+def test_unknown_scale():
+    with pytest.raises(ValueError, match='scale must be "standard" or "paper", got \'minmax\''):
+        SeriesScaler(scale="minmax").fit(shifted())
+
+
+def test_no_series():
+    with pytest.raises(ValueError, match="cannot be fitted on no series; expected at least one"):
+        SeriesScaler().fit(shifted()[:0])
+
+
+def test_no_series_can_be_transformed():
+    series = shifted()
+    assert len(SeriesScaler().fit(series).transform(series[:0])) == 0
+
+
+def test_something_else():
+    with pytest.raises(TypeError, match=r"series must be an IrregularSeries, got ndarray; build one with"):
+        SeriesScaler().fit(np.zeros((2, 3, 1)))
+    with pytest.raises(TypeError, match=r"series must be an IrregularSeries, got list; build one with"):
+        SeriesScaler().fit(shifted()).transform([1.0])
+
+
+@pytest.mark.parametrize("method", ["fit", "transform", "inverse_transform"])
+def test_added_channels(method):
+    scaler = SeriesScaler().fit(shifted())
+    with pytest.raises(ValueError, match=r"scale first, then add channels: .*transform\(series\).with_channels"):
+        getattr(scaler, method)(shifted().with_channels())
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"channels": ["y"]}, r"channels \['x0'\], got \['y'\].*like=training"),
+        ({"static_names": ["t"]}, r"static features \['s0'\], got \['t'\].*like=training"),
+    ],
+)
+def test_other_columns_than_in_training(names, message):
+    pairs = [([0], [[1.0]])]
+    scaler = SeriesScaler().fit(IrregularSeries.from_list(pairs, static=[[1.0]]))
+    other = IrregularSeries.from_list(pairs, static=[[1.0]], **names)
+    for method in (scaler.transform, scaler.inverse_transform):
+        with pytest.raises(ValueError, match=message):
+            method(other)

@@ -1,0 +1,148 @@
+"""The package as a whole: its names, the order of its folders, its command line, its build."""
+
+import ast
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import neuralcde
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "neuralcde"
+COMMAND = str(Path(sys.executable).parent / "neuralcde")
+
+# the data flow: a folder imports only from folders before it
+FOLDERS = [
+    "_native",
+    "series",
+    "paths",
+    "fields",
+    "engine",
+    "solve",
+    "models",
+    "tasks",
+    "train",
+    "estimators",
+    "report",
+    "cli",
+]
+
+
+def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
+
+
+def test_public_names():
+    assert neuralcde.__all__ == [
+        "IrregularSeries",
+        "SeriesScaler",
+        "ControlPath",
+        "natural_cubic",
+        "hermite",
+        "linear",
+        "rectilinear",
+        "smoothing",
+        "VectorField",
+        "MLPField",
+        "LowRankField",
+        "solve_cde",
+        "AtKnots",
+        "FixedSteps",
+        "Adaptive",
+        "Checkpoint",
+        "Backprop",
+        "Backsolve",
+        "Tableau",
+        "Solution",
+        "SolveError",
+        "Status",
+    ]
+    for name in neuralcde.__all__:
+        assert getattr(neuralcde, name).__doc__, name
+        assert name in dir(neuralcde)
+    with pytest.raises(AttributeError, match="no attribute 'NeuralCDF'"):
+        neuralcde.NeuralCDF  # noqa: B018
+
+
+def test_version_is_the_same_everywhere():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == neuralcde.__version__
+    assert f"version: {neuralcde.__version__}" in (ROOT / "CITATION.cff").read_text()
+    assert neuralcde.__version__ in (ROOT / "CHANGELOG.md").read_text()
+
+
+def imported_folders(file: Path) -> set[str]:
+    """First folder below neuralcde that each import of the file reaches."""
+    package = ("neuralcde", *file.relative_to(SOURCE).parts[:-1])
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            parts = (*base, *(node.module.split(".") if node.module else ()))
+            names = [parts] if len(parts) > 1 else [(*parts, alias.name) for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [tuple(alias.name.split(".")) for alias in node.names]
+        else:
+            continue
+        found |= {parts[1] for parts in names if parts[0] == "neuralcde" and len(parts) > 1}
+    return found & set(FOLDERS)
+
+
+def test_a_folder_imports_only_folders_before_it():
+    files = [file for file in SOURCE.rglob("*.py") if file.parent != SOURCE]
+    assert {file.relative_to(SOURCE).parts[0] for file in files} <= set(FOLDERS)
+    for file in files:
+        own = file.relative_to(SOURCE).parts[0]
+        allowed = set(FOLDERS[: FOLDERS.index(own) + 1])
+        assert imported_folders(file) <= allowed, file
+        if own not in ("_native", "paths", "engine"):
+            assert "_native" not in imported_folders(file), file
+
+
+def test_no_file_is_named_for_nothing_in_particular():
+    vague = {"utils", "util", "misc", "common", "helpers", "helper"}
+    assert not [file for file in ROOT.glob("[!.]*/**/*.py") if file.stem in vague and ".venv" not in file.parts]
+
+
+def test_help_does_not_wait_for_torch():
+    script = "import sys; sys.argv = ['neuralcde', '--help']\nfrom neuralcde.cli import main\ntry:\n    main()\nexcept SystemExit:\n    pass\nassert 'torch' not in sys.modules"
+    done = run(sys.executable, "-c", script)
+    assert done.returncode == 0, done.stderr
+    assert "info" in done.stdout
+
+
+def test_info(tmp_path):
+    done = run(COMMAND, "info", NEURALCDE_ISA="none")
+    assert done.returncode == 0, done.stderr
+    assert neuralcde.__version__ in done.stdout
+    assert "plain torch" in done.stdout
+    assert "threads" in done.stdout
+
+
+def test_demo_draws_a_picture(tmp_path):
+    done = run(COMMAND, "demo", "--out", str(tmp_path / "new"))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "new" / "paths.png").read_bytes().startswith(b"\x89PNG")
+    assert str(tmp_path / "new" / "paths.png") in done.stdout
+
+
+def test_wrong_use_exits_with_2():
+    done = run(COMMAND, "nonsense")
+    assert done.returncode == 2
+    assert "nonsense" in done.stdout + done.stderr
+
+
+def test_configures_without_a_compiler(tmp_path):
+    """On a machine with no C++ compiler the build installs no kernels and does not fail."""
+    tools = Path(sys.executable).parent
+    if not (tools / "cmake").exists():
+        pytest.skip("cmake is not installed beside this Python (make test puts it there)")
+    environment = {"PATH": str(tools), "CXX": "", "CC": ""}
+    command = [str(tools / "cmake"), "-S", str(ROOT), "-B", str(tmp_path), "-G", "Ninja"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "without its native kernels" in done.stderr
