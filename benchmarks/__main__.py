@@ -2,9 +2,9 @@
 
 import sys
 
-from . import paths
+from . import paths, solve
 
-BENCHMARKS = {"paths": paths.main}
+BENCHMARKS = {"paths": paths.main, "solve": solve.main}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or BENCHMARKS:

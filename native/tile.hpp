@@ -66,59 +66,78 @@ struct Tile {
     using V = Vector<Real>;
     static constexpr int lanes = lane_count<Real>;
     static constexpr int width = lanes * registers;  // series in a tile
-    // Outputs computed at once: accumulators, inputs and one weight must fit the sixteen registers of AVX2.
-    static constexpr int block = register_bytes == 32 && registers == 2 ? 4 : 8;
+    // Outputs computed at once: their accumulators, the inputs and one weight must fit the registers (16 with AVX2).
+    static constexpr int most = register_bytes == 32 && registers == 2 ? 6 : 8;
 
-    // Weights packed [outputs / block][inputs][block], so that one load of an input feeds `block` accumulators.
-    static int64_t packed_size(int64_t outputs, int64_t inputs) { return (outputs + block - 1) / block * block * inputs; }
-
-    static void pack(const Real* weight, int64_t outputs, int64_t inputs, bool transposed, Real* packed) {
-        for (int64_t o = 0; o < outputs; o += block)
-            for (int64_t i = 0; i < inputs; ++i)
-                for (int r = 0; r < block; ++r)
-                    *packed++ = o + r >= outputs ? Real(0)
-                                : transposed     ? weight[i * outputs + o + r]
-                                                 : weight[(o + r) * inputs + i];
+    // Calls work(first output, number of outputs) for blocks of nearly equal size, as few as there can be.
+    template <class Work>
+    static void blocks(int outputs, Work work) {
+        const int count = (outputs + most - 1) / most, size = outputs / count, larger = outputs % count;
+        for (int k = 0, o = 0; k < count; ++k) {
+            const int rows = size + (k < larger);
+            work(o, rows);
+            o += rows;
+        }
     }
 
-    static void linear(const Real* packed, const Real* bias, const V* in, V* out, int inputs, int outputs,
-                       bool accumulate, Function function) {
-        for (int o = 0; o < outputs; o += block, packed += inputs * block) {
-            const int count = std::min(block, outputs - o);
-            V sum[block][registers];
-            for (int r = 0; r < block; ++r) {
-                const V start = bias && r < count ? splat(bias[o + r]) : V{};
-                for (int v = 0; v < registers; ++v) sum[r][v] = start;
-            }
-            if (accumulate)
-                for (int r = 0; r < count; ++r)
-                    for (int v = 0; v < registers; ++v) sum[r][v] += out[(o + r) * registers + v];
-            const Real* w = packed;
-            for (int i = 0; i < inputs; ++i, w += block) {
-                V x[registers];
-                for (int v = 0; v < registers; ++v) x[v] = in[i * registers + v];
-                for (int r = 0; r < block; ++r)
-                    for (int v = 0; v < registers; ++v) sum[r][v] += w[r] * x[v];
-            }
-            if (function == Function::relu) {
-                for (int r = 0; r < block; ++r)
-                    for (int v = 0; v < registers; ++v) sum[r][v] = apply<Real>(Function::relu, sum[r][v]);
-            } else if (function == Function::tanh) {
-                for (int r = 0; r < block; ++r)
-                    for (int v = 0; v < registers; ++v) sum[r][v] = tanh_of(sum[r][v]);
-            } else if (function != Function::identity) {
-                for (int r = 0; r < block; ++r)
-                    for (int v = 0; v < registers; ++v) sum[r][v] = apply<Real>(function, sum[r][v]);
-            }
-            V* to = out + o * registers;
-            if (count == block) {
-                for (int r = 0; r < block; ++r)
-                    for (int v = 0; v < registers; ++v) to[r * registers + v] = sum[r][v];
-            } else {
-                for (int r = 0; r < count; ++r)
-                    for (int v = 0; v < registers; ++v) to[r * registers + v] = sum[r][v];
-            }
+    // Weights packed block by block: the biases, then [inputs][outputs of the block], so that one load of an input feeds
+    // all accumulators of the block.
+    static int64_t packed_size(int64_t outputs, int64_t inputs) { return outputs * (inputs + 1); }
+
+    static void pack(const Real* weight, const Real* bias, int outputs, int inputs, bool transposed, Real* packed) {
+        blocks(outputs, [&](int o, int rows) {
+            for (int r = 0; r < rows; ++r) *packed++ = bias ? bias[o + r] : Real(0);
+            for (int64_t i = 0; i < inputs; ++i)
+                for (int64_t r = o; r < o + rows; ++r)
+                    *packed++ = transposed ? weight[i * outputs + r] : weight[r * inputs + i];
+        });
+    }
+
+    template <int rows>
+    static void linear_block(const Real* packed, const V* in, V* out, int inputs, bool accumulate, Function function) {
+        V sum[rows][registers];
+        for (int r = 0; r < rows; ++r)
+            for (int v = 0; v < registers; ++v) sum[r][v] = splat(packed[r]);
+        if (accumulate)
+            for (int r = 0; r < rows; ++r)
+                for (int v = 0; v < registers; ++v) sum[r][v] += out[r * registers + v];
+        packed += rows;
+        for (int i = 0; i < inputs; ++i, packed += rows) {
+            V x[registers];
+            for (int v = 0; v < registers; ++v) x[v] = in[i * registers + v];
+            for (int r = 0; r < rows; ++r)
+                for (int v = 0; v < registers; ++v) sum[r][v] += packed[r] * x[v];
         }
+        if (function == Function::relu) {
+            for (int r = 0; r < rows; ++r)
+                for (int v = 0; v < registers; ++v) out[r * registers + v] = apply<Real>(Function::relu, sum[r][v]);
+        } else {
+            for (int r = 0; r < rows; ++r)
+                for (int v = 0; v < registers; ++v) out[r * registers + v] = sum[r][v];
+        }
+    }
+
+    static void linear(const Real* packed, const V* in, V* out, int inputs, int outputs, bool accumulate,
+                       Function function) {
+        blocks(outputs, [&](int o, int rows) {
+            V* to = out + o * registers;
+            switch (rows) {
+                case 1: linear_block<1>(packed, in, to, inputs, accumulate, function); break;
+                case 2: linear_block<2>(packed, in, to, inputs, accumulate, function); break;
+                case 3: linear_block<3>(packed, in, to, inputs, accumulate, function); break;
+                case 4: linear_block<4>(packed, in, to, inputs, accumulate, function); break;
+                case 5: linear_block<5>(packed, in, to, inputs, accumulate, function); break;
+                case 6: linear_block<6>(packed, in, to, inputs, accumulate, function); break;
+                case 7: linear_block<std::min(most, 7)>(packed, in, to, inputs, accumulate, function); break;
+                case 8: linear_block<most>(packed, in, to, inputs, accumulate, function); break;
+            }
+            packed += int64_t(rows) * (inputs + 1);
+            if (function == Function::tanh) {
+                for (int i = 0; i < rows * registers; ++i) to[i] = tanh_of(to[i]);
+            } else if (function != Function::identity && function != Function::relu) {
+                for (int i = 0; i < rows * registers; ++i) to[i] = apply<Real>(function, to[i]);
+            }
+        });
     }
 
     static int64_t padded(int64_t inputs) { return (inputs + lanes - 1) / lanes * lanes; }
@@ -208,8 +227,9 @@ class Prepared {
             const Op& op = program.ops[k];
             if (op.code != Code::linear) continue;
             const Real* weight = program.parameters[op.weight].values;
-            T::pack(weight, op.rows, op.columns, false, packed.data() + starts[k]);
-            if (training) T::pack(weight, op.columns, op.rows, true, packed.data() + turned_starts[k]);
+            const Real* bias = op.bias < 0 ? nullptr : program.parameters[op.bias].values;
+            T::pack(weight, bias, op.rows, op.columns, false, packed.data() + starts[k]);
+            if (training) T::pack(weight, nullptr, op.columns, op.rows, true, packed.data() + turned_starts[k]);
         }
         if (training && program.present()) plan_gradients();
     }
@@ -222,11 +242,9 @@ class Prepared {
             V *out = w + op.out * registers, *a = w + op.a * registers, *b = w + op.b * registers;
             const int count = op.rows * registers;
             switch (op.code) {
-                case Code::linear: {
-                    const Real* bias = op.bias < 0 ? nullptr : program.parameters[op.bias].values;
-                    T::linear(packed.data() + starts[k], bias, a, out, op.columns, op.rows, op.accumulate, op.function);
+                case Code::linear:
+                    T::linear(packed.data() + starts[k], a, out, op.columns, op.rows, op.accumulate, op.function);
                     break;
-                }
                 case Code::unary:
                     for (int i = 0; i < count; ++i) out[i] = apply<Real>(op.function, a[i]);
                     break;
@@ -267,7 +285,7 @@ class Prepared {
                         for (int i = 0; i < count; ++i) gout[i] *= slope<Real>(op.function, out[i], out[i]);
                     }
                     if (a_wanted)
-                        T::linear(packed.data() + turned_starts[k], nullptr, gout, ga, op.rows, op.columns, !plan.first_a,
+                        T::linear(packed.data() + turned_starts[k], gout, ga, op.rows, op.columns, !plan.first_a,
                                   Function::identity);
                     break;
                 case Code::unary:

@@ -1,8 +1,16 @@
 """Settings of all tests; that this file exists also puts tests/ on the import path, where shared modules lie."""
 
+import os
+
 from hypothesis import settings
+
+# Two workers with two threads each on two cores wait for each other most of the time. Tests of threads ask for them.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # The same examples in every run: a red build is a fault of the change at hand. Fresh ones: --hypothesis-profile=fresh.
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("fresh", deadline=None, print_blob=True)
 settings.load_profile("same")
+
+# --doctest-modules would import the conftest files again, as modules that all have the same name
+collect_ignore_glob = ["*conftest.py"]

@@ -20,7 +20,10 @@ class Call:
         times = torch.from_numpy(rng.uniform(0.1, 1, self.rows)).cumsum(0)
         offsets = torch.from_numpy(np.concatenate([[0], lengths.cumsum()]).astype(np.int64))
         powers = 2 if self.name == "linear" else 4
-        block, kind = torch.zeros(self.pieces, powers, self.channels, dtype=real), str(rng.choice(["natural", "backward"]))
+        block, kind = (
+            torch.zeros(self.pieces, powers, self.channels, dtype=real),
+            str(rng.choice(["natural", "backward"])),
+        )
         self.arguments = {"times": times, "values": values.to(real), "offsets": offsets}
         self.arguments |= {
             "cubic": {"slopes": kind, "coefficients": block},

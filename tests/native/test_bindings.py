@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 from binding_calls import attempt
-from fresh_python import fresh_python
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fresh_python import fresh_python
 from neuralcde._native import kernels
 
 

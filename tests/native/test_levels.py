@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from fresh_python import fresh_python
 
+from fresh_python import fresh_python
 from neuralcde._native import kernels
 
 COMPARE = """

@@ -4,10 +4,10 @@ import json
 import threading
 
 import torch
-from fresh_python import fresh_python
-from ragged_cases import random_series
 
 import neuralcde as nc
+from fresh_python import fresh_python
+from ragged_cases import random_series
 
 STATE = """
     import json, os, resource, signal, sys

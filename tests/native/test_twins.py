@@ -5,13 +5,13 @@ from importlib import import_module
 
 import pytest
 import torch
-from ragged_cases import even_gaps, random_series, wild_gaps
 
 from neuralcde._native import kernels
 from neuralcde.paths.cubic import cubic_pieces
 from neuralcde.paths.cubic import in_torch as cubic_in_torch
 from neuralcde.paths.hermite import backward_slopes
 from neuralcde.paths.natural_cubic import natural_slopes
+from ragged_cases import even_gaps, random_series, wild_gaps
 
 linear = import_module("neuralcde.paths.linear")  # the functions hide the modules of the same name
 smoothing = import_module("neuralcde.paths.smoothing")
@@ -86,7 +86,10 @@ def test_smooth_is_its_own_adjoint(level, penalty):
     series = random_series(52, count=10, missing=0.3)
     seen = series.observed
     y = torch.where(seen, torch.randn_like(series.values), torch.nan)
-    smooth_x, smooth_y = smoothing.smooth(series, penalty), smoothing.smooth(dataclasses.replace(series, values=y), penalty)
+    smooth_x, smooth_y = (
+        smoothing.smooth(series, penalty),
+        smoothing.smooth(dataclasses.replace(series, values=y), penalty),
+    )
     left, right = (smooth_x * y)[seen].sum(), (series.values * smooth_y)[seen].sum()
     torch.testing.assert_close(left, right, rtol=1e-10, atol=1e-10)
 

@@ -1,9 +1,9 @@
 from importlib import import_module
 
 import pytest
-from ragged_cases import SCHEMES
 
 from neuralcde._native import kernels
+from ragged_cases import SCHEMES
 
 # import_module: in neuralcde.paths the functions hide the modules of the same name
 CALLERS = [import_module(f"neuralcde.paths.{name}") for name in ("cubic", "linear", "smoothing")]

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from ragged_cases import SCHEMES, in_every_piece, random_series
 
 import neuralcde as nc
+from ragged_cases import SCHEMES, in_every_piece, random_series
 
 SAYS = {
     "natural_cubic": "none",
@@ -21,9 +21,9 @@ SAYS = {
 ROWS, PRESENT = 12, 6  # rows after the present are the future
 
 
-@pytest.fixture(params=[0.0, 0.4], ids=["complete", "with missing values"])
-def missing(request):
-    return request.param
+PROMISED = [(scheme, missing) for scheme, says in SAYS.items() if says != "none" for missing in (0.0, 0.4)]
+PROMISED += [("hermite", 0.0), ("linear", 0.0)]  # nothing to look ahead for
+LOOK_AHEAD = [(scheme, missing) for scheme in SAYS for missing in (0.0, 0.4) if (scheme, missing) not in PROMISED]
 
 
 def drawn(missing):
@@ -62,18 +62,18 @@ def test_every_scheme_says_what_it_is(scheme):
 
 
 @pytest.mark.parametrize("future", [perturbed, cut])
-def test_causal_values_do_not_change_with_the_future(scheme, build, missing, future):
+@pytest.mark.parametrize(("scheme", "missing"), PROMISED)
+def test_causal_values_do_not_change_with_the_future(scheme, engine, missing, future):
     """Bit for bit: at knots, and up to the present between knots too, since the next row is known by then."""
-    if SAYS[scheme] == "none" and (missing or scheme in ("natural_cubic", "smoothing")):
-        pytest.skip("not promised")
     series = drawn(missing)
-    path, other = build(series), build(future(series))
+    path, other = SCHEMES[scheme](series), SCHEMES[scheme](future(series))
     for where in ("knots", "between"):
         assert torch.equal(seen_so_far(path, where), seen_so_far(other, where))
     pieces = PRESENT * path.pieces_per_gap
     assert torch.equal(path.coefficients[:pieces], other.coefficients[:pieces])
 
 
+@pytest.mark.parametrize("missing", [0.0, 0.4])
 def test_after_the_present_only_rectilinear_waits_for_the_next_row(scheme, build, missing):
     series = drawn(missing)
     path, other = build(series), build(perturbed(series))
@@ -85,13 +85,11 @@ def test_after_the_present_only_rectilinear_waits_for_the_next_row(scheme, build
 
 
 @pytest.mark.parametrize("future", [perturbed, cut])
-def test_the_others_look_ahead(scheme, build, missing, future):
+@pytest.mark.parametrize(("scheme", "missing"), LOOK_AHEAD)
+def test_the_others_look_ahead(scheme, engine, missing, future):
     """So that the tests above can fail. Hermite and linear look ahead where a value is missing."""
-    looks = scheme in ("natural_cubic", "smoothing") or (SAYS[scheme] == "none" and missing > 0)
-    if not looks:
-        pytest.skip("causal at knots")
     series = drawn(missing)
-    path, other = build(series), build(future(series))
+    path, other = SCHEMES[scheme](series), SCHEMES[scheme](future(series))
     assert not torch.allclose(seen_so_far(path, "between"), seen_so_far(other, "between"))
 
 
@@ -99,5 +97,7 @@ def test_natural_cubic_looks_ahead_to_the_last_row(engine):
     series = random_series(32, count=1, rows=(8, 8), missing=0)
     later = series.values.clone()
     later[-1] += 1
-    change = nc.natural_cubic(dataclasses.replace(series, values=later)).derivative(0.0) - nc.natural_cubic(series).derivative(0.0)
+    change = nc.natural_cubic(dataclasses.replace(series, values=later)).derivative(0.0) - nc.natural_cubic(
+        series
+    ).derivative(0.0)
     assert change.abs().min() > 1e-6

@@ -2,9 +2,9 @@
 
 import numpy as np
 import torch
-from ragged_cases import NAN, random_series
 
 import neuralcde as nc
+from ragged_cases import NAN, random_series
 
 
 def test_one_cubic_across_a_gap(engine):
@@ -25,7 +25,7 @@ def test_is_once_differentiable(engine):
     inner = path.knots[1:-1]
     left, right = (path.derivative(inner, side=side)[0] for side in ("left", "right"))
     seen = path.series.observed
-    inside = ((seen.cumsum(0) > 0) & (seen.flip(0).cumsum(0).flip(0) > 0))
+    inside = (seen.cumsum(0) > 0) & (seen.flip(0).cumsum(0).flip(0) > 0)
     first_or_last = (seen & (seen.cumsum(0) == 1)) | (seen & (seen.flip(0).cumsum(0).flip(0) == 1))
     smooth = (inside & ~first_or_last)[1:-1]
     assert smooth.sum() > 30

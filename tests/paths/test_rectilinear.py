@@ -1,9 +1,9 @@
 """Which channels of a rectilinear path move when."""
 
 import torch
-from ragged_cases import NAN
 
 import neuralcde as nc
+from ragged_cases import NAN
 
 
 def path():

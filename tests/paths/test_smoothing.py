@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from ragged_cases import in_every_piece, random_series
 from scipy.interpolate import make_smoothing_spline
 
 import neuralcde as nc
+from ragged_cases import in_every_piece, random_series
 
 
 @pytest.mark.parametrize("penalty", [1e-3, 0.5, 20.0])

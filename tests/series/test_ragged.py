@@ -37,6 +37,18 @@ def test_select_of_a_slice_is_a_slice():
     assert kept.tolist() == [0, 3, 4]
 
 
+@pytest.mark.parametrize("index", [slice(0, 0), slice(2, 1), slice(3, 9)])
+def test_select_of_an_empty_slice(index):
+    rows, kept = ragged.select(torch.tensor([0, 2, 5, 6]), ragged.positions(index, 3))
+    assert rows.start == rows.stop
+    assert kept.tolist() == [0]
+
+
+def test_positions_count_from_the_start():
+    assert ragged.positions(-1, 3) == slice(2, 3)
+    assert ragged.positions([-1, 0, -3], 3).tolist() == [2, 0, 0]
+
+
 @pytest.mark.parametrize(
     ("ids", "name"),
     [(np.array([7]), "7"), (np.array([0.5]), "0.5"), (np.array(["a"], dtype=object), "'a'"), (np.array(["a"]), "'a'")],

@@ -112,14 +112,16 @@ def test_gaps_are_one_on_average_and_added_channels_have_about_unit_variance():
     scaled = SeriesScaler().fit_transform(series)
     gaps = torch.cat([one.times.diff() for one in scaled])
     assert gaps.mean().item() == pytest.approx(1)
-    added = scaled.with_channels(counts="shared").values[:, :2]
-    np.testing.assert_allclose(added.std(0, correction=0), [1.0, 1.0], rtol=1e-6)
+    shared, each = (scaled.with_channels(counts=counts).values for counts in ("shared", "per_channel"))
+    np.testing.assert_allclose(shared[:, :2].std(0, correction=0), [1.0, 1.0], rtol=1e-6)
+    np.testing.assert_allclose(each[:, :4].std(0, correction=0), [1.0] * 4, rtol=1e-6)
 
 
-def test_one_observation_moves_a_count_by_one_at_most():
+@pytest.mark.parametrize("counts", ["shared", "per_channel"])
+def test_one_observation_moves_a_count_by_one_at_most(counts):
     rare = IrregularSeries.from_list([([0, 1, 2], [[1.0], [nan], [nan]])] * 5)
-    counts = SeriesScaler().fit_transform(rare).with_channels(time=False, counts="per_channel").values[:, 0]
-    assert counts.tolist() == [1.0] * 15
+    added = SeriesScaler().fit_transform(rare).with_channels(time=False, counts=counts)
+    assert added.values[:, 0].tolist() == [1.0] * 15
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -376,6 +376,7 @@ def test_missing_text_is_null(build):
 def test_added_channels_are_not_written(build):
     series = read(build(STAYS))
     frame = series.with_channels(counts="per_channel", start=True).to_long()
+    assert nw.from_native(frame).columns == ["stay", "hour", "pulse", "temperature"]
     assert IrregularSeries.from_long(frame, like=series) == series
 
 

@@ -5,6 +5,7 @@ from .events import Saved as Saved
 from .lowering import lower_flow as lower_flow
 from .lowering import lower_jump as lower_jump
 from .lowering import lowers as lowers
+from .native import MOST_STAGES as MOST_STAGES
 from .native import engine_name as engine_name
 from .native import solve_natively as solve_natively
 from .program import Program as Program

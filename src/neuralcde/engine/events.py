@@ -33,21 +33,21 @@ class Events:
         The row whose observation causes the jump, -1 for none.
     """
 
-    offsets: Int[Tensor, bounds]
-    piece: Int[Tensor, events]
-    start: Float[Tensor, events]
-    length: Float[Tensor, events]
-    duration: Float[Tensor, events]
-    time: Float[Tensor, events]
-    jump_row: Int[Tensor, events]
+    offsets: Int[Tensor, "bounds"]
+    piece: Int[Tensor, "events"]
+    start: Float[Tensor, "events"]
+    length: Float[Tensor, "events"]
+    duration: Float[Tensor, "events"]
+    time: Float[Tensor, "events"]
+    jump_row: Int[Tensor, "events"]
 
     @property
-    def counts(self) -> Int[Tensor, series]:
+    def counts(self) -> Int[Tensor, "series"]:
         """Events of each series."""
         return ragged.lengths(self.offsets)
 
     @property
-    def steps(self) -> Int[Tensor, series]:
+    def steps(self) -> Int[Tensor, "series"]:
         """Steps of each series."""
         moves = torch.nn.functional.pad((self.piece >= 0).cumsum(0), (1, 0))
         return moves[self.offsets[1:]] - moves[self.offsets[:-1]]
@@ -57,5 +57,5 @@ class Events:
 class Saved:
     """Which states are asked for: for each series a sorted list of its events."""
 
-    offsets: Int[Tensor, bounds]
-    event: Int[Tensor, saved]
+    offsets: Int[Tensor, "bounds"]
+    event: Int[Tensor, "saved"]

@@ -13,8 +13,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as torch_module
 
-from ..fields import LowRankField, MLPField
-from ..fields.vector_field import _Wrapped
+from ..fields import FunctionField, LowRankField, MLPField
 from .program import Program, ProgramBuilder, Region
 
 Lowering = Callable[[ProgramBuilder, Any], Region]
@@ -124,8 +123,8 @@ def _low_rank_field(builder: ProgramBuilder, field: LowRankField) -> Region:
     return builder.contract(left, inner)
 
 
-@lowers(_Wrapped)
-def _sequential_field(builder: ProgramBuilder, field: _Wrapped) -> Region:
+@lowers(FunctionField)
+def _sequential_field(builder: ProgramBuilder, field: FunctionField) -> Region:
     """An `nn.Sequential` of z that ends in `nn.Unflatten(-1, (hidden, channels))`."""
     layers = field.function
     if type(layers) is not nn.Sequential:

@@ -15,6 +15,8 @@ from .._native import kernels, level
 from .events import Events, Saved
 from .program import Program
 
+MOST_STAGES = 16  # of a tableau, as engine.hpp has it
+
 
 def engine_name() -> str:
     """The engine that runs what can be lowered: `"native (level)"`, or `"torch"`."""
@@ -36,7 +38,7 @@ class _Fixed:
     tableau: tuple[Tensor, Tensor, Tensor]
     events: Events
     saved: Saved
-    every: int
+    every: int  # 0: no gradients are wanted, nothing is kept
     flow_parameters: int
 
 
@@ -45,23 +47,27 @@ def solve_natively(
     jump: Program | None,
     *,
     controlled: bool,
-    tableau: tuple[Float[Tensor, "stages stages"], Float[Tensor, stages], Float[Tensor, stages]],
+    tableau: tuple[Float[Tensor, "stages stages"], Float[Tensor, "stages"], Float[Tensor, "stages"]],
     z0: Float[Tensor, "series hidden"],
     coefficients: Float[Tensor, "pieces powers channels"],
     row_inputs: Float[Tensor, "rows features"] | None,
     events: Events,
     saved: Saved,
     every: int,
-) -> tuple[Float[Tensor, "saved hidden"], Int[Tensor, series]]:
+) -> tuple[Float[Tensor, "saved hidden"], Int[Tensor, "series"]]:
     """The states asked for, and for each series the event after which its state was not finite, or -1.
 
     Gradients are exact for the discretisation: states are kept at every `every`-th event, stages are recomputed.
     """
     flow_parameters = () if flow is None else flow.parameters
     jump_parameters = () if jump is None else jump.parameters
-    fixed = _Fixed(flow, jump, controlled, tableau, events, saved, every, len(flow_parameters))
     inputs = z0.new_zeros(0, 0) if row_inputs is None else row_inputs
-    states, failed = _Solve.apply(fixed, z0, coefficients, inputs, *flow_parameters, *jump_parameters)  # type: ignore[no-untyped-call]
+    differentiable = (z0, coefficients, inputs, *flow_parameters, *jump_parameters)
+    training = torch.is_grad_enabled() and any(x.requires_grad for x in differentiable)
+    longest = int(events.counts.max()) if len(z0) else 0
+    every = min(every, max(longest, 1)) if training else 0
+    fixed = _Fixed(flow, jump, controlled, tableau, events, saved, every, len(flow_parameters))
+    states, failed = _Solve.apply(fixed, *differentiable)  # type: ignore[no-untyped-call]
     return states, failed
 
 
@@ -71,13 +77,11 @@ class _Solve(torch.autograd.Function):
         ctx: Any, fixed: _Fixed, z0: Tensor, coefficients: Tensor, row_inputs: Tensor, *parameters: Tensor
     ) -> Any:
         assert kernels is not None
-        training = any(ctx.needs_input_grad)
         threads = torch.get_num_threads()
         lanes = kernels.lanes(z0.element_size())
         registers = 2 if len(z0) > lanes and -(-len(z0) // (2 * lanes)) >= threads else 1
         order = fixed.events.counts.argsort(descending=True, stable=True)
-        every = fixed.every if training else 0
-        checkpoints = _checkpoints(fixed.events.counts[order], every, lanes * registers, z0)
+        checkpoints = _checkpoints(fixed.events.counts[order], fixed.every, lanes * registers, z0)
         values = [parameter.detach().contiguous() for parameter in parameters]
         call = (kernels.Solve32 if z0.dtype == torch.float32 else kernels.Solve64)(
             _native_program(fixed.flow),
@@ -93,12 +97,12 @@ class _Solve(torch.autograd.Function):
             fixed.events.piece,
             fixed.events.start,
             fixed.events.length,
-            fixed.events.duration,
+            fixed.events.duration.detach(),
             fixed.events.jump_row,
             order,
             fixed.saved.offsets,
             fixed.saved.event,
-            every,
+            fixed.every,
             checkpoints,
             registers,
             threads,
@@ -106,7 +110,7 @@ class _Solve(torch.autograd.Function):
         states = z0.new_empty(len(fixed.saved.event), z0.shape[1])
         failed = torch.full((len(z0),), -1, dtype=torch.int64)
         call.forward(states, failed)
-        if training:
+        if fixed.every:
             ctx.call, ctx.fixed = call, fixed
             ctx.save_for_backward(z0, coefficients, row_inputs, *parameters)
         ctx.mark_non_differentiable(failed)
@@ -139,7 +143,7 @@ def _native_program(program: Program | None) -> Any:
     return kernels.Program(program.ops, program.numbers, program.features, program.input, program.output)
 
 
-def _checkpoints(counts: Int[Tensor, series], every: int, width: int, z0: Tensor) -> Tensor:
+def _checkpoints(counts: Int[Tensor, "series"], every: int, width: int, z0: Tensor) -> Tensor:
     """Room for the states kept: tiles of `width` series, as many as their longest member needs; 64-byte aligned."""
     if every == 0:
         return z0.new_empty(0)

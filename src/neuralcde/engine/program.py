@@ -26,6 +26,10 @@ class Region:
             raise ValueError(f"a part {start} .. {start + count} does not fit a region of {self.count} features")
         return Region(self.start + start, count)
 
+    def overlaps(self, other: Region) -> bool:
+        """Whether the two share a feature."""
+        return self.start < other.start + other.count and other.start < self.start + self.count
+
 
 @dataclass(frozen=True, eq=False)
 class Program:
@@ -50,6 +54,7 @@ class ProgramBuilder:
         self.input = Region(hidden, inputs)
         self._features = hidden + inputs
         self._ops: list[list[int]] = []
+        self._touched: list[tuple[str, str, Region, list[Region]]] = []
         self._numbers: list[list[float]] = []
         self._parameters: list[Tensor] = []
 
@@ -62,10 +67,20 @@ class ProgramBuilder:
         *,
         onto: Region | None = None,
     ) -> Region:
-        """function(weight @ source + bias), added to what `onto` holds where it is given."""
+        """function(weight @ source + bias + onto); the result takes the place of `onto`, where it is given.
+
+        `onto` must be what a linear operation without a function gave, and nothing may have read it since: on the way
+        back its old value is gone.
+        """
+        if function == "silu":  # its slope needs the argument, which a fused function overwrites
+            return self.apply("silu", self.linear(source, weight, bias, onto=onto))
         rows, columns = weight.shape
         if columns != source.count:
             raise ValueError(f"a weight of shape {tuple(weight.shape)} does not fit {source.count} inputs")
+        if onto is not None and (onto.count != rows or not self._can_add_onto(onto) or onto.overlaps(source)):
+            raise ValueError(
+                f"onto must hold {rows} results of a linear operation without a function that nothing has read yet"
+            )
         out = onto or self._new(rows)
         numbers = self._parameter(weight), -1 if bias is None else self._parameter(bias)
         self._add("linear", function, out, source, None, rows, columns, *numbers, accumulate=onto is not None)
@@ -106,6 +121,8 @@ class ProgramBuilder:
 
     def finish(self, output: Region) -> Program:
         """The program whose result is `output`."""
+        if not self._ops:  # the engine takes a program without operations for no program
+            output = self.affine(output, 1.0)
         if output.count != self.state.count:
             raise ValueError(f"the result has {output.count} features, but the state has {self.state.count}")
         return Program(
@@ -121,6 +138,15 @@ class ProgramBuilder:
         region = Region(self._features, count)
         self._features += count
         return region
+
+    def _can_add_onto(self, region: Region) -> bool:
+        for code, function, out, read in reversed(self._touched):
+            if any(region.overlaps(part) for part in read):
+                return False
+            if region.overlaps(out):
+                inside = out.start <= region.start and region.start + region.count <= out.start + out.count
+                return inside and code == "linear" and function == "identity"
+        return False
 
     def _parameter(self, value: Tensor) -> int:
         for position, known in enumerate(self._parameters):
@@ -153,6 +179,7 @@ class ProgramBuilder:
         shift: float = 0.0,
     ) -> None:
         second = 0 if b is None else b.start
+        self._touched.append((code, function, out, [a] if b is None else [a, b]))
         self._ops.append(
             [CODES[code], FUNCTIONS[function], out.start, a.start, second, rows, columns, weight, bias, int(accumulate)]
         )

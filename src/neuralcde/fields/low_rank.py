@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-from .mlp import feedforward, scale_last_layer
+from .mlp import check_sizes, feedforward, scale_last_layer
 from .vector_field import VectorField, multiply
 
 
@@ -38,6 +38,7 @@ class LowRankField(VectorField):
         initial_scale: float = 1.0,
     ):
         super().__init__()
+        check_sizes(channels=channels, hidden=hidden, rank=rank, width=width, depth=depth)
         self.channels, self.hidden, self.rank = channels, hidden, rank
         self.layers = feedforward(
             hidden, rank * (hidden + channels), width=width, depth=depth, activation=activation, final=final
@@ -53,14 +54,14 @@ class LowRankField(VectorField):
         return left.unflatten(-1, (self.hidden, self.rank)), right.unflatten(-1, (self.rank, self.channels))
 
     def forward(
-        self, t: Float[Tensor, batch], z: Float[Tensor, "batch hidden"]
+        self, t: Float[Tensor, "batch"], z: Float[Tensor, "batch hidden"]
     ) -> Float[Tensor, "batch hidden channels"]:
         """The matrix f(z); f does not depend on t."""
         left, right = self.factors(z)
         return left @ right / self.rank
 
     def prod(
-        self, t: Float[Tensor, batch], z: Float[Tensor, "batch hidden"], dx: Float[Tensor, "batch channels"]
+        self, t: Float[Tensor, "batch"], z: Float[Tensor, "batch hidden"], dx: Float[Tensor, "batch channels"]
     ) -> Float[Tensor, "batch hidden"]:
         """A (B dX), without the matrix."""
         left, right = self.factors(z)

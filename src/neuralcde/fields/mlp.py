@@ -55,6 +55,7 @@ class MLPField(VectorField):
         initial_scale: float = 1.0,
     ):
         super().__init__()
+        check_sizes(channels=channels, hidden=hidden, width=width, depth=depth)
         self.channels, self.hidden = channels, hidden
         self.layers = feedforward(
             hidden, hidden * channels, width=width, depth=depth, activation=activation, final=final
@@ -62,7 +63,7 @@ class MLPField(VectorField):
         scale_last_layer(self.layers, initial_scale)
 
     def forward(
-        self, t: Float[Tensor, batch], z: Float[Tensor, "batch hidden"]
+        self, t: Float[Tensor, "batch"], z: Float[Tensor, "batch hidden"]
     ) -> Float[Tensor, "batch hidden channels"]:
         """The matrix f(z); f does not depend on t."""
         matrix: Tensor = self.layers(z).unflatten(-1, (self.hidden, self.channels))
@@ -71,9 +72,6 @@ class MLPField(VectorField):
 
 def feedforward(inputs: int, outputs: int, *, width: int, depth: int, activation: str, final: str) -> nn.Sequential:
     """`depth` hidden layers, then a linear layer and the `final` activation."""
-    for name, value in (("width", width), ("depth", depth), ("inputs", inputs), ("outputs", outputs)):
-        if not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
     for name, kind in (("activation", activation), ("final", final)):
         if kind not in activations:
             raise ValueError(f"{name}={kind!r} is not one of {list(activations)}.")
@@ -81,6 +79,13 @@ def feedforward(inputs: int, outputs: int, *, width: int, depth: int, activation
     for position in range(depth):
         layers += [nn.Linear(inputs if position == 0 else width, width), activations[activation]()]
     return nn.Sequential(*layers, nn.Linear(width, outputs), activations[final]())
+
+
+def check_sizes(**sizes: int) -> None:
+    """Sizes of a field are positive integers."""
+    for name, value in sizes.items():
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
 
 
 def scale_last_layer(layers: nn.Sequential, scale: float) -> None:

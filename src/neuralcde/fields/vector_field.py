@@ -25,19 +25,27 @@ class VectorField(nn.Module):
     """
 
     def forward(
-        self, t: Float[Tensor, batch], z: Float[Tensor, "batch hidden"]
+        self, t: Float[Tensor, "batch"], z: Float[Tensor, "batch hidden"]
     ) -> Float[Tensor, "batch hidden channels"]:
         """The matrix f(t, z); t is the time since the start of each series."""
         raise NotImplementedError(f"{type(self).__name__} must define forward(t, z) -> (batch, hidden, channels)")
 
     def prod(
-        self, t: Float[Tensor, batch], z: Float[Tensor, "batch hidden"], dx: Float[Tensor, "batch channels"]
+        self, t: Float[Tensor, "batch"], z: Float[Tensor, "batch hidden"], dx: Float[Tensor, "batch channels"]
     ) -> Float[Tensor, "batch hidden"]:
         """The product f(t, z) dX."""
-        return multiply(self(t, z), dx)
+        matrix = self(t, z)
+        if matrix.shape[-2:] != (z.shape[-1], dx.shape[-1]):  # a constant matrix may leave out the batch
+            raise ValueError(
+                f"{self._called()} must give shape (batch, hidden, channels) = {(*z.shape, dx.shape[-1])}, got {tuple(matrix.shape)}."
+            )
+        return multiply(matrix, dx)
+
+    def _called(self) -> str:
+        return type(self).__name__
 
 
-class _Wrapped(VectorField):
+class FunctionField(VectorField):
     """A function of (t, z), or a Sequential of z alone, as a field."""
 
     def __init__(self, function: Callable[..., Any]):
@@ -46,7 +54,11 @@ class _Wrapped(VectorField):
         self.autonomous = isinstance(function, nn.Sequential)
 
     def forward(self, t: Tensor, z: Tensor) -> Tensor:
+        """What the function gives."""
         return self.function(z) if self.autonomous else self.function(t, z)  # type: ignore[no-any-return]
+
+    def _called(self) -> str:
+        return getattr(self.function, "__name__", type(self.function).__name__)
 
 
 def as_field(field: VectorField | Callable[..., Any]) -> VectorField:
@@ -57,7 +69,7 @@ def as_field(field: VectorField | Callable[..., Any]) -> VectorField:
         raise TypeError(
             f"field must be a VectorField, an nn.Module or a function of (t, z), got {type(field).__name__}."
         )
-    return _Wrapped(field)
+    return FunctionField(field)
 
 
 def multiply(

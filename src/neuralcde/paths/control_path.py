@@ -82,7 +82,7 @@ class ControlPath:
         return self.coefficients.device
 
     @property
-    def knots(self) -> Float[Tensor, rows]:
+    def knots(self) -> Float[Tensor, "rows"]:
         """The observation times of all series, one series after the other (`series.offsets` says where each starts)."""
         return self.series.times
 
@@ -93,12 +93,12 @@ class ControlPath:
         return torch.stack([self.knots[offsets[:-1]], self.knots[offsets[1:] - 1]], dim=1)
 
     @property
-    def piece_offsets(self) -> Int[Tensor, bounds]:
+    def piece_offsets(self) -> Int[Tensor, "bounds"]:
         """Where the pieces of each series start, and their number at the end."""
         return piece_offsets(self.series.offsets, self.pieces_per_gap)
 
     @property
-    def durations(self) -> Float[Tensor, pieces]:
+    def durations(self) -> Float[Tensor, "pieces"]:
         """How long each piece lasts, float64: 0 for vertical pieces and for the piece of a series with one row."""
         offsets, knots = self.series.offsets, self.knots
         last = torch.zeros_like(knots, dtype=torch.bool)
@@ -193,7 +193,7 @@ class ControlPath:
         if bool(outside.any()):
             i, j = outside.nonzero()[0].tolist()
             raise ValueError(
-                f"t={asked[i, j].item()} lies outside series {self.series.ids[i]!r}, which is defined on "
+                f"t={asked[i, j].item()} lies outside series {ragged.series_name(self.series.ids, i)}, which is defined on "
                 f"[{low[i].item()}, {high[i].item()}]; X is never extrapolated. Ask each series for times of its own: t of shape "
                 f"({len(self)}, k), within path.interval."
             )

@@ -56,7 +56,7 @@ def in_torch(series: IrregularSeries, find_slopes: FindSlopes) -> Float[Tensor, 
 
 class _Native(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, times: Tensor, values: Tensor, offsets: Int[Tensor, bounds], kind: str) -> Tensor:
+    def forward(ctx: Any, times: Tensor, values: Tensor, offsets: Int[Tensor, "bounds"], kind: str) -> Tensor:
         assert kernels is not None
         times, values, offsets = times.detach().contiguous(), values.detach().contiguous(), offsets.contiguous()
         coefficients = values.new_empty(int(piece_offsets(offsets, 1)[-1]), 4, values.shape[1])

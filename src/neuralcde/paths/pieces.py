@@ -7,7 +7,7 @@ piece of duration 0 that stays where it is. On its piece, X is a polynomial in $
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -19,13 +19,13 @@ from ..series import IrregularSeries, ragged
 CELLS_AT_ONCE = 1 << 20
 
 
-def piece_offsets(offsets: Int[Tensor, bounds], per_gap: int) -> Int[Tensor, bounds]:
+def piece_offsets(offsets: Int[Tensor, "bounds"], per_gap: int) -> Int[Tensor, "bounds"]:
     """Where the pieces of each series start, and their number at the end."""
     gaps = ragged.lengths(offsets) - 1
     return ragged.offsets_of(torch.where(gaps > 0, gaps * per_gap, 1))
 
 
-def first_rows(offsets: Int[Tensor, bounds]) -> Int[Tensor, gaps]:
+def first_rows(offsets: Int[Tensor, "bounds"]) -> Int[Tensor, "gaps"]:
     """The row at which each gap starts: every row but the last of a series (the only row, where there is one only)."""
     row = torch.arange(int(offsets[-1]), device=offsets.device)
     last = torch.zeros_like(row, dtype=torch.bool)
@@ -48,15 +48,21 @@ def in_blocks(
         return build(series)
     firsts = piece_offsets(series.offsets, per_gap)
     coefficients = series.values.new_empty(int(firsts[-1]), powers, series.channels)
+    for part in blocks(series):
+        coefficients[int(firsts[part.start]) : int(firsts[part.stop])] = build(series[part])
+    return coefficients
+
+
+def blocks(series: IrregularSeries) -> Iterator[slice]:
+    """Ranges of consecutive series with about `CELLS_AT_ONCE` values each, one series at least."""
     rows = max(CELLS_AT_ONCE // max(series.channels, 1), 1)
     start = 0
     while start < len(series):
         reach = series.offsets[start] + rows
         stop = int(torch.searchsorted(series.offsets, reach, right=True)) - 1
         stop = min(max(stop, start + 1), len(series))
-        coefficients[int(firsts[start]) : int(firsts[stop])] = build(series[start:stop])
+        yield slice(start, stop)
         start = stop
-    return coefficients
 
 
 class Gaps(NamedTuple):

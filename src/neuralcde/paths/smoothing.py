@@ -15,6 +15,7 @@ from .._native import kernels
 from ..series import IrregularSeries
 from .control_path import ControlPath
 from .natural_cubic import natural_cubic
+from .pieces import blocks
 from .sweeps import by_row, by_step, neighbours
 
 
@@ -56,10 +57,8 @@ def smoothing(series: IrregularSeries, *, penalty: float) -> ControlPath:
         raise ValueError(f"penalty must be a finite number >= 0, got {penalty!r}.")
     if series.times.requires_grad:
         raise ValueError("smoothing is not differentiable in the times; detach them: times.detach().")
-    data = torch.tensor([role == "data" for role in series.roles], device=series.device)
     smoothed = _Smooth.apply(series.values, series, float(penalty))  # type: ignore[no-untyped-call]
-    values = torch.where(data, smoothed, series.values)
-    path = natural_cubic(dataclasses.replace(series, values=values))
+    path = natural_cubic(dataclasses.replace(series, values=smoothed))
     return dataclasses.replace(path, series=series, scheme="smoothing")
 
 
@@ -78,15 +77,17 @@ class _Smooth(torch.autograd.Function):
 
 
 def smooth(series: IrregularSeries, penalty: float) -> Float[Tensor, "rows channels"]:
-    """The smoothed values at the observations, NaN elsewhere."""
-    if kernels is None or series.device.type != "cpu":
-        return in_torch(series, penalty)
-    values, smoothed = (
-        series.values.contiguous(),
-        torch.empty_like(series.values, memory_format=torch.contiguous_format),
-    )
-    times, offsets = series.times.detach().contiguous(), series.offsets.contiguous()
-    kernels.smooth(times, values, offsets, penalty, smoothed, torch.get_num_threads())
+    """The smoothed values at the observations, NaN elsewhere; channels that are not data as they were."""
+    values, offsets = series.values.contiguous(), series.offsets.contiguous()
+    smoothed = torch.empty_like(values)
+    if kernels is not None and series.device.type == "cpu":
+        times = series.times.detach().contiguous()
+        kernels.smooth(times, values, offsets, penalty, smoothed, torch.get_num_threads())
+    else:
+        for part in blocks(series):
+            smoothed[int(offsets[part.start]) : int(offsets[part.stop])] = in_torch(series[part], penalty)
+    added = [channel for channel, role in enumerate(series.roles) if role != "data"]
+    smoothed[:, added] = values[:, added]
     return smoothed
 
 

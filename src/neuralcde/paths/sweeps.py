@@ -35,7 +35,7 @@ def neighbours(series: IrregularSeries) -> tuple[Neighbour, Neighbour]:
 
 
 def by_step(
-    rows: Shaped[Tensor, "rows channels"], offsets: Int[Tensor, bounds]
+    rows: Shaped[Tensor, "rows channels"], offsets: Int[Tensor, "bounds"]
 ) -> Shaped[Tensor, "steps series channels"]:
     """Ragged rows as a block: step k holds the k-th row of every series, zeros where it has none."""
     lengths = ragged.lengths(offsets)
@@ -44,11 +44,11 @@ def by_step(
     return block.index_put(_places(offsets), rows)
 
 
-def by_row(steps: list[Tensor], offsets: Int[Tensor, bounds]) -> Shaped[Tensor, "rows channels"]:
+def by_row(steps: list[Tensor], offsets: Int[Tensor, "bounds"]) -> Shaped[Tensor, "rows channels"]:
     """The inverse of `by_step`, for a list of steps."""
     return torch.stack(steps)[_places(offsets)]
 
 
-def _places(offsets: Int[Tensor, bounds]) -> tuple[Tensor, Tensor]:
+def _places(offsets: Int[Tensor, "bounds"]) -> tuple[Tensor, Tensor]:
     series = ragged.series_of_rows(offsets)
     return torch.arange(len(series), device=offsets.device) - offsets[:-1][series], series

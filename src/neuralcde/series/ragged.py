@@ -74,8 +74,6 @@ def select(
     """The rows of the chosen series, as a slice or as row numbers, and the offsets among them."""
     if isinstance(chosen, slice):
         part = offsets[chosen.start : chosen.stop + 1]
-        if chosen.start == chosen.stop:
-            return slice(0, 0), offsets.new_zeros(1)
         return slice(int(part[0]), int(part[-1])), part - part[0]
     chosen = chosen.to(offsets.device)
     starts, counts = offsets[:-1][chosen], lengths(offsets)[chosen]

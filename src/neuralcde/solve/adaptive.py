@@ -18,12 +18,12 @@ SAFETY, SHRINK, GROW, SMALLEST = 0.9, 0.2, 10.0, 1e-12
 
 
 class Found(NamedTuple):
-    """Accepted steps, and what it took to find them; `stopped` is -1 or the number of steps after which a series gave up."""
+    """Accepted steps, and what it took to find them; `finished` is the number of pieces that a series got over."""
 
     grid: Grid
-    stopped: Int[Tensor, series]
-    rejected: Int[Tensor, series]
-    evaluations: Int[Tensor, series]
+    finished: Int[Tensor, "series"]
+    rejected: Int[Tensor, "series"]
+    evaluations: Int[Tensor, "series"]
 
 
 @torch.no_grad()
@@ -42,11 +42,11 @@ def adaptive_grid(
     firsts, ends = path.piece_offsets[:-1], path.piece_offsets[1:]
     durations, rows, knots = path.durations, piece_start_rows(path), path.knots
     origin = knots[path.series.offsets[:-1]]
-    piece, u, size = firsts.clone(), torch.zeros(count, dtype=torch.float64, device=device), None
+    piece, u = firsts.clone(), torch.zeros(count, dtype=torch.float64, device=device)
     size = torch.ones_like(u)
     z, known = z0.clone(), torch.zeros(count, dtype=torch.bool, device=device)
     first_slope = torch.zeros_like(z0)
-    tries, rejected, evaluations, accepted = (torch.zeros(count, dtype=torch.int64, device=device) for _ in range(4))
+    tries, rejected, evaluations = (torch.zeros(count, dtype=torch.int64, device=device) for _ in range(3))
     records: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
     if jump is not None:
         z = _jump_at(jump, z, path.series.offsets[:-1], torch.ones_like(known))
@@ -74,15 +74,12 @@ def adaptive_grid(
         tries[at[hopeless]] = steps.max_steps
         ok, step = at[good], h[good]
         records.append((ok, piece[ok], u[ok], step))
-        accepted[ok] += 1
         z[ok] = end[good]
         u[ok] = u[ok] + step
         size[at] = h * factor
-        # first same as last, inside one piece
-        first_slope[ok] = slopes[-1][good]
-        known[ok] = True
-        known[at[~good]] = True
-        first_slope[at[~good]] = slopes[0][~good]
+        # the slope at the start is known after a rejected step, and inside a piece where the last stage was at the end
+        known[ok], known[at[~good]] = tableau.first_same_as_last, True
+        first_slope[ok], first_slope[at[~good]] = slopes[-1][good], slopes[0][~good]
         over = ok[u[ok] >= 1]
         if len(over):
             before = durations[piece[over]]
@@ -97,8 +94,7 @@ def adaptive_grid(
                 arrived = within % path.pieces_per_gap == 0
                 row = path.series.offsets[:-1][over] + within // path.pieces_per_gap
                 z[over] = _jump_at(jump, z[over], row, arrived)
-    stopped = torch.where(piece < ends, accepted, -1)
-    return Found(_grid(records, count, device), stopped, rejected, evaluations)
+    return Found(_grid(records, count, device), piece - firsts, rejected, evaluations)
 
 
 def _stages(

@@ -12,9 +12,11 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ..engine import Events, Saved
+from ..fields import FunctionField
 from ..series import ragged
-from .adaptive import SAFETY, SHRINK
+from .adaptive import GROW, SAFETY, SHRINK
 from .loop import Problem, drive_at
+from .solution import SolveError
 from .steps import Adaptive
 
 Forward = Callable[[Problem], tuple[Tensor, Tensor]]
@@ -22,37 +24,56 @@ Forward = Callable[[Problem], tuple[Tensor, Tensor]]
 
 def solve_with_adjoint(
     problem: Problem, forward: Forward, steps: object
-) -> tuple[Float[Tensor, "saved hidden"], Int[Tensor, series]]:
+) -> tuple[Float[Tensor, "saved hidden"], Int[Tensor, "series"]]:
     """The states asked for, differentiable by the continuous adjoint.
 
     The forward pass may run on any engine; nothing is kept of it but the states asked for and those before jumps.
     """
-    modules = [part for part in (problem.flow and problem.flow.field, problem.jump and problem.jump.cell) if part]
-    parameters = [p for module in modules for p in module.parameters() if p.requires_grad]
-    if any(not isinstance(getattr(module, "function", module), nn.Module) for module in modules):
-        raise ValueError(
-            'gradient="backsolve" must know the parameters, but the field is a function; '
-            'make it an nn.Module, or use gradient="checkpoint".'
-        )
+    modules = nn.ModuleList()
+    for part in (
+        None if problem.flow is None else problem.flow.field,
+        None if problem.jump is None else problem.jump.cell,
+    ):
+        if not isinstance(part.function if isinstance(part, FunctionField) else part, nn.Module | None):
+            raise ValueError(
+                'gradient="backsolve" must know the parameters, but the field is a function; '
+                'make it an nn.Module, or use gradient="checkpoint".'
+            )
+        if part is not None:
+            modules.append(part)
+    parameters = [p for p in modules.parameters() if p.requires_grad]  # each once, also if flow and jump share it
     inputs = problem.z0.new_zeros(0, 0) if problem.jump is None else problem.jump.inputs
-    coefficients = problem.path.coefficients
-    tolerance = steps if isinstance(steps, Adaptive) else None
-    states, failed = _Adjoint.apply(problem, forward, tolerance, problem.z0, coefficients, inputs, *parameters)  # type: ignore[no-untyped-call]
+    events = problem.events
+    since = events.time - problem.start[ragged.series_of_rows(events.offsets)]
+    times = since, events.length, events.duration
+    fixed = _Fixed(problem, forward, steps if isinstance(steps, Adaptive) else None)
+    states, failed = _Adjoint.apply(fixed, problem.z0, problem.path.coefficients, inputs, *times, *parameters)  # type: ignore[no-untyped-call]
     return states, failed
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Fixed:
+    """What a solve does not differentiate in."""
+
+    problem: Problem
+    forward: Forward
+    tolerance: Adaptive | None
 
 
 class _Adjoint(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        problem: Problem,
-        forward: Forward,
-        tolerance: Adaptive | None,
+        fixed: _Fixed,
         z0: Tensor,
         coefficients: Tensor,
         inputs: Tensor,
+        since: Tensor,
+        length: Tensor,
+        duration: Tensor,
         *parameters: Tensor,
     ) -> Any:
+        problem = fixed.problem
         events, moved = _split_jumps(problem.events)
         asked = moved[problem.events.offsets[:-1][ragged.series_of_rows(problem.saved.offsets)] + problem.saved.event]
         before_jumps = (events.jump_row >= 0).nonzero()[:, 0] - 1
@@ -61,8 +82,10 @@ class _Adjoint(torch.autograd.Function):
         wanted = Saved(torch.searchsorted(keys, events.offsets), keys - events.offsets[:-1][owner])
         whole = dataclasses.replace(problem, z0=z0.detach(), events=events, saved=wanted)
         with torch.no_grad():
-            states, failed = forward(whole)
-        ctx.problem, ctx.tolerance, ctx.keys, ctx.asked = whole, tolerance, keys, places[: len(asked)]
+            states, failed = fixed.forward(whole)
+        ctx.problem, ctx.tolerance, ctx.keys, ctx.asked = whole, fixed.tolerance, keys, places[: len(asked)]
+        ctx.moved, ctx.parameters = moved, parameters
+        # parameters are kept here for autograd to notice changes; the sweep needs the very tensors of the modules
         ctx.save_for_backward(states, coefficients, inputs, *parameters)
         ctx.mark_non_differentiable(failed)
         return states[ctx.asked], failed
@@ -70,19 +93,22 @@ class _Adjoint(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        states, coefficients, inputs, *parameters = ctx.saved_tensors
+        states, coefficients, inputs, *_parameters = ctx.saved_tensors
         to_states = torch.zeros_like(states).index_add(0, ctx.asked, gradient)
-        sums = _Sums(coefficients, inputs, parameters)
+        timed = any(ctx.needs_input_grad[4:7])
+        sums = _Sums(coefficients, inputs, len(ctx.problem.events.piece) if timed else 0, ctx.parameters)
         to_z0 = _sweep(ctx.problem, ctx.tolerance, ctx.keys, states, to_states, sums)
-        return None, None, None, to_z0, sums.coefficients, sums.inputs, *sums.parameters
+        to_times = [part[ctx.moved] for part in sums.times] if timed else [None] * 3
+        return None, to_z0, sums.coefficients, sums.inputs, *to_times, *sums.parameters
 
 
 class _Sums:
     """Gradients that gather up along the way."""
 
-    def __init__(self, coefficients: Tensor, inputs: Tensor, parameters: list[Tensor]):
+    def __init__(self, coefficients: Tensor, inputs: Tensor, timed: int, parameters: tuple[Tensor, ...]):
         self.leaves = parameters
         self.coefficients, self.inputs = torch.zeros_like(coefficients), torch.zeros_like(inputs)
+        self.times = coefficients.new_zeros(3, timed, dtype=torch.float64)  # since, length, duration of every event
         self.parameters = [torch.zeros_like(p) for p in parameters]
 
     def add(self, gradients: tuple[Tensor | None, ...], factor: float) -> None:
@@ -91,7 +117,7 @@ class _Sums:
                 total.add_(part, alpha=factor)
 
 
-def _split_jumps(events: Events) -> tuple[Events, Int[Tensor, events]]:
+def _split_jumps(events: Events) -> tuple[Events, Int[Tensor, "events"]]:
     """Events with one more before each jump, so that the state there is one that can be kept; and where each went."""
     ends = (1 + (events.jump_row >= 0).long()).cumsum(0)
     moved = ends - 1
@@ -100,14 +126,14 @@ def _split_jumps(events: Events) -> tuple[Events, Int[Tensor, events]]:
     def spread(values: Tensor, fill: float) -> Tensor:
         return values.new_full((total,), fill).index_copy(0, moved, values)
 
-    time = torch.zeros(total, dtype=torch.float64, device=moved.device)
+    at = torch.repeat_interleave(torch.arange(len(moved), device=moved.device), 1 + (events.jump_row >= 0).long())
     split = Events(
         torch.nn.functional.pad(ends, (1, 0))[events.offsets],
         spread(events.piece, -1),
-        spread(events.start, 0.0),
-        spread(events.length, 0.0),
-        spread(events.duration, 0.0),
-        time.index_copy(0, moved, events.time),
+        spread(events.start.detach(), 0.0),
+        spread(events.length.detach(), 0.0),
+        spread(events.duration.detach(), 0.0),
+        events.time.detach()[at],
         spread(events.jump_row, -1),
     )
     return split, moved
@@ -116,7 +142,7 @@ def _split_jumps(events: Events) -> tuple[Events, Int[Tensor, events]]:
 def _sweep(
     problem: Problem,
     tolerance: Adaptive | None,
-    keys: Int[Tensor, kept],
+    keys: Int[Tensor, "kept"],
     states: Float[Tensor, "kept hidden"],
     to_states: Float[Tensor, "kept hidden"],
     sums: _Sums,
@@ -169,81 +195,106 @@ def _back_over(
     tolerance: Adaptive | None,
     z: Tensor,
     a: Tensor,
-    at: Int[Tensor, batch],
-    series: Int[Tensor, batch],
+    at: Int[Tensor, "batch"],
+    series: Int[Tensor, "batch"],
     sums: _Sums,
 ) -> tuple[Tensor, Tensor]:
     """Over one event's step in reverse: at once, or in as many parts as the error of (z, a) asks for."""
+    going = (problem.events.piece[at] >= 0).nonzero()[:, 0]
+    remaining, size = (torch.ones(len(z), dtype=torch.float64, device=z.device) for _ in range(2))
     if tolerance is None:
-        z, a, _ = _reverse_step(problem, z, a, at, series, torch.ones(len(z)).to(z), torch.ones(len(z)).to(z), sums)
-        return z, a
-    remaining, size = torch.ones(len(z)).to(z), torch.ones(len(z)).to(z)
+        return _reverse(problem, z, a, at, series, going, remaining[going], size[going], sums)
     for _ in range(tolerance.max_steps):
-        here = (remaining > 0).nonzero()[:, 0]
-        if len(here) == 0:
-            break
-        share = torch.minimum(size[here], remaining[here])
-        tried = (z[here], a[here], at[here], series[here], remaining[here], share)
-        new_z, new_a, error = _reverse_step(problem, *tried, None)
-        old, new = torch.cat([z[here], a[here]], 1).abs(), torch.cat([new_z, new_a], 1).abs()
-        ratio = (error / (tolerance.atol + tolerance.rtol * torch.maximum(old, new))).square().mean(1).sqrt()
-        ratio = torch.where(ratio.isfinite(), ratio, torch.inf)
-        good = (ratio <= 1).nonzero()[:, 0]
-        factor = (SAFETY * ratio.clamp(min=1e-10) ** (-1 / problem.tableau.order)).clamp(SHRINK, 10.0)
-        size[here] = share * factor
-        if len(good):
-            done = here[good]
-            _reverse_step(problem, z[done], a[done], at[done], series[done], remaining[done], share[good], sums)
-            z, a = z.index_copy(0, done, new_z[good]), a.index_copy(0, done, new_a[good])
-            left = remaining[done] - share[good]
-            remaining[done] = torch.where(left > 1e-6, left, 0.0)
+        if len(going) == 0:
+            return z, a
+        left = remaining[going]
+        share = torch.where(size[going] >= left * (1 - 1e-9), left, size[going])
+        new_z, new_a, error = _reverse_step(problem, z[going], a[going], at[going], series[going], left, share, None)
+        old, new = torch.cat([z[going], a[going]], 1).abs(), torch.cat([new_z, new_a], 1).abs()
+        ratio = (error / (tolerance.atol + tolerance.rtol * torch.maximum(old, new))).square().mean(1).sqrt().double()
+        ratio = torch.where(ratio.isfinite() | ~old.isfinite().all(1), ratio.nan_to_num(0.0), torch.inf)
+        factor = (SAFETY * ratio.clamp(min=1e-10) ** (-1 / problem.tableau.order)).clamp(SHRINK, GROW)
+        size[going] = share * factor
+        good = ratio <= 1
+        done = going[good]
+        z, a = _reverse(problem, z, a, at, series, done, remaining[done], share[good], sums)
+        remaining[done] -= share[good]
+        going = going[remaining[going] > 0]
+    if len(going):
+        raise SolveError(
+            f"{len(going)} of {len(problem.z0)} series need more than {tolerance.max_steps} steps to go back over one step of the "
+            'forward solve. Fields that contract going forward explode going back: use gradient="checkpoint".'
+        )
     return z, a
+
+
+def _reverse(
+    problem: Problem,
+    z: Tensor,
+    a: Tensor,
+    at: Int[Tensor, "batch"],
+    series: Int[Tensor, "batch"],
+    going: Int[Tensor, "going"],
+    upper: Float[Tensor, "going"],
+    share: Float[Tensor, "going"],
+    sums: _Sums,
+) -> tuple[Tensor, Tensor]:
+    """The steps of those that go; the others stay."""
+    if len(going) == 0:
+        return z, a
+    new_z, new_a, _ = _reverse_step(problem, z[going], a[going], at[going], series[going], upper, share, sums)
+    return z.index_copy(0, going, new_z), a.index_copy(0, going, new_a)
 
 
 def _reverse_step(
     problem: Problem,
     z: Tensor,
     a: Tensor,
-    at: Int[Tensor, batch],
-    series: Int[Tensor, batch],
-    upper: Float[Tensor, batch],
-    share: Float[Tensor, batch],
+    at: Int[Tensor, "batch"],
+    series: Int[Tensor, "batch"],
+    upper: Float[Tensor, "batch"],
+    share: Float[Tensor, "batch"],
     sums: _Sums | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """A Runge-Kutta step of (z, a) from `upper` back by `share` of the event's step; adds to the sums where given."""
     flow, events, tableau, dtype = problem.flow, problem.events, problem.tableau, z.dtype
     assert flow is not None
-    piece = events.piece[at].clamp(min=0)  # an event without a step has length 0
-    whole, duration = events.length[at].to(dtype), events.duration[at].to(dtype)
-    from_here = (events.start[at].to(dtype) + upper * whole)[:, None]
-    length, lasting = -(share * whole)[:, None], -(share * duration)[:, None]
-    since = (events.time[at] - problem.start[series]).to(dtype) + upper * duration
+    piece = events.piece[at]
+    start = events.start[at]
+    times = torch.stack([events.time[at] - problem.start.detach()[series], events.length[at], events.duration[at]])
     coefficients = problem.path.coefficients.detach()[piece]
-    stages = len(tableau.a) if sums is None and tableau.b_error else tableau.stages
+    stages = tableau.stages if sums is not None else len(tableau.a)
     z_slopes: list[Tensor] = []
     a_slopes: list[Tensor] = []
     for stage in range(stages):
         y, b = z, a
-        for weight, dz, da in zip(tableau.a[stage], z_slopes, a_slopes, strict=False):
+        for weight, dz, da in zip(tableau.a[stage], z_slopes, a_slopes, strict=True):
             if weight != 0:
                 y, b = y + weight * dz, b + weight * da
-        node = tableau.c[stage]
+        place = upper - tableau.c[stage] * share
         with torch.enable_grad():
-            y, pieces = y.detach().requires_grad_(), coefficients.detach().requires_grad_()
-            drive = drive_at(pieces, from_here + node * length, length, flow.controlled)
-            change = flow.increment(since + node * lasting[:, 0], y, drive, lasting)
-        leaves = [y] if sums is None else [y, pieces, *sums.leaves]
+            y, pieces, times = (part.detach().requires_grad_() for part in (y, coefficients, times))
+            since, length, duration = times
+            u, du, dt = (
+                (part[:, None]).to(dtype) for part in (start + place * length, -share * length, -share * duration)
+            )
+            drive = drive_at(pieces, u, du, flow.controlled)
+            change = flow.increment((since + place * duration).to(dtype), y, drive, dt)
+        leaves = [y] if sums is None else [y, pieces, times, *sums.leaves]
         to_y, *rest = torch.autograd.grad(change, leaves, b, allow_unused=True)
         z_slopes.append(change.detach())
         a_slopes.append(torch.zeros_like(a) if to_y is None else -to_y)
         weight = tableau.b[stage] if stage < tableau.stages else 0.0
-        if sums is not None and weight != 0:
-            if rest[0] is not None:
-                sums.coefficients.index_add_(0, piece, -weight * rest[0])
-            sums.add(tuple(rest[1:]), -weight)
-    steps = zip(tableau.b, z_slopes, a_slopes, strict=False)
+        if sums is None or weight == 0:
+            continue
+        to_pieces, to_times, *to_parameters = rest
+        if to_pieces is not None:
+            sums.coefficients.index_add_(0, piece, -weight * to_pieces)
+        if to_times is not None and sums.times.numel():
+            sums.times.index_add_(1, at, -weight * to_times)
+        sums.add(tuple(to_parameters), -weight)
     new_z, new_a = z, a
-    for weight, dz, da in steps:
+    for weight, dz, da in zip(tableau.b, z_slopes, a_slopes, strict=False):
         new_z, new_a = new_z + weight * dz, new_a + weight * da
     error = torch.zeros_like(torch.cat([z, a], 1))
     if sums is None:

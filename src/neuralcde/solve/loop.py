@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..engine import Events, Saved
-from ..fields import VectorField
+from ..fields import VectorField, as_field
 from ..paths import ControlPath
 from ..series import ragged
 from .gradients import Backprop, Checkpoint
@@ -25,12 +25,27 @@ class Flow:
     field: nn.Module
     controlled: bool = True
 
+    def __post_init__(self) -> None:
+        if self.controlled:
+            object.__setattr__(self, "field", as_field(self.field))
+        elif isinstance(self.field, VectorField):
+            raise TypeError(
+                f"a flow in time needs a module h(t, z, X) -> (batch, hidden), but {type(self.field).__name__} gives a matrix for dX."
+            )
+
     def increment(self, t: Tensor, z: Tensor, drive: Tensor, duration: Tensor) -> Tensor:
         """The increment of z at one stage; `drive` is dX, or X."""
-        if isinstance(self.field, VectorField):
-            return self.field.prod(t, z, drive)
-        rate: Tensor = self.field(t, z, drive)
-        return rate * duration
+        if self.controlled:
+            assert isinstance(self.field, VectorField)
+            change = self.field.prod(t, z, drive)
+        else:
+            change = self.field(t, z, drive) * duration
+        if change.shape != z.shape:
+            name = type(self.field).__name__
+            raise ValueError(
+                f"{name} changes z of shape {tuple(z.shape)} by {tuple(change.shape)}; the two must be equal."
+            )
+        return change
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +68,10 @@ class Problem:
     z0: Float[Tensor, "series hidden"]
     events: Events
     saved: Saved
-    start: Float[Tensor, series] = field(init=False)
+    start: Float[Tensor, "series"] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "start", self.path.knots.detach()[self.path.series.offsets[:-1]])
+        object.__setattr__(self, "start", self.path.knots[self.path.series.offsets[:-1]])
 
 
 def drive_at(
@@ -74,14 +89,13 @@ def drive_at(
 
 
 def step(
-    problem: Problem, z: Float[Tensor, "batch hidden"], at: Int[Tensor, batch], series: Int[Tensor, batch]
+    problem: Problem, z: Float[Tensor, "batch hidden"], at: Int[Tensor, "batch"], series: Int[Tensor, "batch"]
 ) -> Float[Tensor, "batch hidden"]:
     """One Runge-Kutta step of the events `at`."""
     flow, events, tableau, dtype = problem.flow, problem.events, problem.tableau, z.dtype
     assert flow is not None
-    pieces = problem.path.coefficients[events.piece[at].clamp(min=0)]  # an event without a step has length 0
-    start, length = (part[at].to(dtype)[:, None] for part in (events.start, events.length))
-    duration = step_durations(problem, at)[:, None].to(dtype)
+    pieces = problem.path.coefficients[events.piece[at]]
+    start, length, duration = (part[at].to(dtype)[:, None] for part in (events.start, events.length, events.duration))
     since = (events.time[at] - problem.start[series]).to(dtype)
     stages: list[Tensor] = []
     for row, node in zip(tableau.a[: tableau.stages], tableau.c, strict=False):
@@ -95,16 +109,9 @@ def step(
     return z + change
 
 
-def step_durations(problem: Problem, at: Int[Tensor, batch]) -> Float[Tensor, batch]:
-    """How long steps last; differentiable in the times of the series where those ask for it."""
-    if not problem.path.knots.requires_grad:
-        return problem.events.duration[at]
-    return problem.path.durations[problem.events.piece[at]] * problem.events.length[at]
-
-
 def solve_plainly(
     problem: Problem, gradient: Checkpoint | Backprop
-) -> tuple[Float[Tensor, "saved hidden"], Int[Tensor, series]]:
+) -> tuple[Float[Tensor, "saved hidden"], Int[Tensor, "series"]]:
     """The states asked for, and for each series the event after which its state was not finite, or -1."""
     events, saved = problem.events, problem.saved
     order = events.counts.argsort(descending=True, stable=True)
@@ -120,6 +127,10 @@ def solve_plainly(
     places = rank[ragged.series_of_rows(saved.offsets)][slots]
     failed = torch.full((len(order),), -1, dtype=torch.int64, device=order.device)
 
+    def note_failures(z: Tensor, e: int) -> None:
+        bad = ~z.detach().isfinite().all(1) & (failed[: len(z)] < 0)
+        failed[: len(z)] = torch.where(bad, e, failed[: len(z)])
+
     def advance(z: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
         """Events first .. last - 1 of all series that have them: the state after them, then the states asked for."""
         found = []
@@ -127,16 +138,15 @@ def solve_plainly(
             z = z[: alive[e + 1]]
             at = firsts[: len(z)] + e
             z = _jump(problem, z, at)
+            note_failures(z, e)
             low, high = slot_bounds[e], slot_bounds[e + 1]
             if high > low:
                 found.append(z[places[low:high]])
             if problem.flow is None:
                 continue
-            moving = alive[e + 2]
-            z = step(problem, z[:moving], at[:moving], order[:moving])
-            with torch.no_grad():
-                bad = ~z.isfinite().all(1) & (failed[:moving] < 0)
-                failed[:moving] = torch.where(bad, e, failed[:moving])
+            going = alive[e + 2]
+            z = _flow(problem, z[:going], at[:going], order[:going])
+            note_failures(z, e)
         return (z, *found)
 
     alive.append(0)
@@ -156,7 +166,9 @@ def solve_plainly(
     return collected[back], failed[rank]
 
 
-def _jump(problem: Problem, z: Float[Tensor, "batch hidden"], at: Int[Tensor, batch]) -> Float[Tensor, "batch hidden"]:
+def _jump(
+    problem: Problem, z: Float[Tensor, "batch hidden"], at: Int[Tensor, "batch"]
+) -> Float[Tensor, "batch hidden"]:
     if problem.jump is None:
         return z
     row = problem.events.jump_row[at]
@@ -167,7 +179,18 @@ def _jump(problem: Problem, z: Float[Tensor, "batch hidden"], at: Int[Tensor, ba
     return after if len(here) == len(z) else z.index_copy(0, here, after)
 
 
-def _slots_by_event(saved: Saved, longest: int) -> tuple[Int[Tensor, saved], list[int]]:
+def _flow(
+    problem: Problem, z: Float[Tensor, "batch hidden"], at: Int[Tensor, "batch"], series: Int[Tensor, "batch"]
+) -> Float[Tensor, "batch hidden"]:
+    here = (problem.events.piece[at] >= 0).nonzero()[:, 0]
+    if len(here) == 0:
+        return z
+    if len(here) == len(z):
+        return step(problem, z, at, series)
+    return z.index_copy(0, here, step(problem, z[here], at[here], series[here]))
+
+
+def _slots_by_event(saved: Saved, longest: int) -> tuple[Int[Tensor, "saved"], list[int]]:
     """Places in the result in the order in which the loop comes by them, and where each event's begin."""
     slots = saved.event.argsort(stable=True)
     counts = torch.bincount(saved.event, minlength=longest)

@@ -32,7 +32,8 @@ class Stats:
     Parameters
     ----------
     evaluations
-        Evaluations of the field in the forward pass.
+        Evaluations of the field: stages x steps. Under `Adaptive` also those of the search for the steps: all stages of every step
+        it tried, but for first ones that were known. Those for `error` and for times between the steps are not counted.
     accepted, rejected
         Steps taken, and steps that `Adaptive` tried and took back.
     engine
@@ -41,11 +42,11 @@ class Stats:
         Estimate of the error of the last state by step doubling, where it was asked for: the largest entry.
     """
 
-    evaluations: Int[Tensor, series]
-    accepted: Int[Tensor, series]
-    rejected: Int[Tensor, series]
+    evaluations: Int[Tensor, "series"]
+    accepted: Int[Tensor, "series"]
+    rejected: Int[Tensor, "series"]
     engine: str
-    error: Float[Tensor, series] | None = None
+    error: Float[Tensor, "series"] | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,8 +68,8 @@ class Solution:
     path: ControlPath
     last: Float[Tensor, "series hidden"]
     stats: Stats
-    statuses: Int[Tensor, series]
-    reached: Float[Tensor, series]
+    statuses: Int[Tensor, "series"]
+    reached: Float[Tensor, "series"]
     states_at_knots: Float[Tensor, "rows hidden"] | None = None
     at_times: Float[Tensor, "series k hidden"] | None = None
     dense: Callable[[Tensor], Tensor] | None = None

@@ -11,19 +11,19 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..engine import Events, Program, Saved, engine_name, lower_flow, lower_jump, solve_natively
+from ..engine import MOST_STAGES, Events, Program, Saved, engine_name, lower_flow, lower_jump, solve_natively
 from ..fields import VectorField, as_field
 from ..paths import ControlPath
 from ..series import ragged
 from .adaptive import adaptive_grid
 from .backsolve import solve_with_adjoint
+from .checks import check_choices, check_problem
 from .gradients import Backprop, Backsolve, Checkpoint, Gradient, as_gradient
 from .loop import Flow, Jump, Problem, solve_plainly
 from .solution import Solution, SolveError, Stats, Status
 from .solvers import Tableau, as_solver
-from .steps import Adaptive, AtKnots, FixedSteps, Grid, events_of, fixed_grid
+from .steps import Adaptive, AtKnots, Steps, events_of, fixed_grid
 
-Steps = AtKnots | FixedSteps | Adaptive
 Save = Literal["last", "knots", "dense"] | Tensor
 
 
@@ -92,11 +92,10 @@ def solve_cde(
     >>> nc.solve_cde(path, identity, torch.zeros(1, 1)).last.item()
     5.0
     """
-    field = as_field(field)
     return solve(
         path,
         z0,
-        flow=Flow(field),
+        flow=Flow(as_field(field)),
         solver=solver,
         steps=steps,
         gradient=gradient,
@@ -125,45 +124,44 @@ def solve(
     """
     tableau, method = as_solver(solver), as_gradient(gradient)
     steps = AtKnots() if steps is None else steps
-    _check(path, z0, flow, jump)
-    stopped = rejected = evaluations = None
-    grid: Grid | None
-    if flow is None:
-        grid = None
-    elif isinstance(steps, Adaptive):
+    check_problem(path, z0, flow, jump)
+    check_choices(steps, save)
+    found, grid = None, None
+    if flow is not None and isinstance(steps, Adaptive):
         found = adaptive_grid(path, flow, jump, z0.detach(), tableau, steps)
-        grid, stopped, rejected, evaluations = found.grid, found.stopped, found.rejected, found.evaluations
-    else:
+        grid = found.grid
+    elif flow is not None and not isinstance(steps, Adaptive):
         grid = fixed_grid(path, steps)
 
     run = _Run(path, flow, jump, tableau, method, steps)
-    events, reached = events_of(path, grid, None if jump is None else jump.rows)
-    if stopped is not None:
-        events, reached = _cut(events, reached, stopped, path)
+    rows, finished = None if jump is None else jump.rows, None if found is None else found.finished
+    events, reached = events_of(path, grid, rows, finished)
     saved = _saved_events(events, reached, save, path)
     states, failed, engine = run(z0, events, saved.wanted)
 
+    ends, last_event = saved.wanted.offsets[1:] - 1, events.offsets[1:] - 1
+    last = states[ends]
+    failed = torch.where((failed < 0) & ~last.detach().isfinite().all(1), events.counts - 1, failed)
     statuses = torch.where(failed >= 0, 1, 0)
-    if stopped is not None:
-        statuses = torch.maximum(statuses, torch.where(stopped >= 0, 2, 0))
-    last_event = events.offsets[1:] - 1
-    _raise_if(throw, statuses, events.time[torch.where(failed >= 0, events.offsets[:-1] + failed, last_event)], path)
-    ends = saved.wanted.offsets[1:] - 1
+    if finished is not None:
+        statuses = torch.where(finished < ragged.lengths(path.piece_offsets), 2, statuses)
+    times = events.time.detach()
+    _raise_if(throw, statuses, times[torch.where(failed >= 0, events.offsets[:-1] + failed, last_event)], path)
     estimate = None
     if error and grid is not None:
-        finer, reach = events_of(path, grid.halved(), None if jump is None else jump.rows)
+        finer, reach = events_of(path, grid.halved(), rows, finished)
         with torch.no_grad():
             fine, *_ = run(z0.detach(), finer, _saved_events(finer, reach, "last", path).wanted)
-        estimate = (fine - states.detach()[ends]).abs().amax(1) * 2**tableau.order / (2**tableau.order - 1)
+        estimate = (fine - last.detach()).abs().amax(1) * 2**tableau.order / (2**tableau.order - 1)
     accepted = events.steps
     stats = Stats(
-        evaluations=accepted * tableau.stages if evaluations is None else evaluations,
+        evaluations=accepted * tableau.stages + (0 if found is None else found.evaluations),
         accepted=accepted,
-        rejected=torch.zeros_like(accepted) if rejected is None else rejected,
+        rejected=torch.zeros_like(accepted) if found is None else found.rejected,
         engine=engine,
         error=estimate,
     )
-    solution = Solution(path, states[ends], stats, statuses, events.time[last_event])
+    solution = Solution(path, last, stats, statuses, times[last_event])
     if isinstance(save, Tensor):
         return dataclasses.replace(solution, at_times=saved.finish(run, states))
     if save == "knots":
@@ -186,7 +184,7 @@ class _Run:
 
     def __call__(self, z0: Tensor, events: Events, saved: Saved) -> tuple[Tensor, Tensor, str]:
         problem = Problem(self.path, self.flow, self.jump, self.tableau, z0, events, saved)
-        programs = self._programs(z0)
+        programs = self._programs(problem)
         if isinstance(programs, str):
             method = Checkpoint() if isinstance(self.method, Backsolve) else self.method
             if isinstance(self.method, Backsolve) and torch.is_grad_enabled():
@@ -202,7 +200,7 @@ class _Run:
         return *self._natively(problem, *programs, every), engine_name()
 
     def _forward_only(self, problem: Problem) -> tuple[Tensor, Tensor]:
-        programs = self._programs(problem.z0)
+        programs = self._programs(problem)
         if isinstance(programs, str):
             return solve_plainly(problem, Backprop())
         return self._natively(problem, *programs, 1)
@@ -223,8 +221,9 @@ class _Run:
             every=every,
         )
 
-    def _programs(self, z0: Tensor) -> tuple[Program | None, Program | None] | str:
+    def _programs(self, problem: Problem) -> tuple[Program | None, Program | None] | str:
         """Programs of flow and jump, or why the plain loop must run."""
+        z0, events = problem.z0, problem.events
         if os.environ.get("NEURALCDE_ENGINE", "") == "torch":
             return "NEURALCDE_ENGINE=torch"
         if engine_name() == "torch":
@@ -233,7 +232,11 @@ class _Run:
             return f"the state is on {z0.device}"
         if torch._C._functorch.maybe_current_level() is not None:
             return "inside a torch.func transform"
-        if self.flow is not None and not self.flow.controlled and self.path.knots.requires_grad:
+        if z0.dtype not in (torch.float32, torch.float64):
+            return f"the state is {z0.dtype}"
+        if self.tableau.stages > MOST_STAGES:
+            return f"{self.tableau.name} has more than {MOST_STAGES} stages"
+        if self.flow is not None and (events.length if self.flow.controlled else events.duration).requires_grad:
             return "the times require gradients"
         programs: list[Program | None] = []
         for module, lower, inputs in (
@@ -261,18 +264,18 @@ class _Wanted:
     finish: Callable[[_Run, Tensor], Tensor]
 
 
-def _saved_events(events: Events, reached: Int[Tensor, rows], save: Save, path: ControlPath) -> _Wanted:
+def _saved_events(events: Events, reached: Int[Tensor, "rows"], save: Save, path: ControlPath) -> _Wanted:
     """States needed for `save`; the last one of every series always comes last among its own."""
     counts = events.counts
     if isinstance(save, Tensor):
-        asked = path.asked_times(save).detach()
+        asked = _asked(path, save)
         at, order = _event_before(events, asked).sort(dim=1)
         wanted = torch.cat([at - events.offsets[:-1, None], counts[:, None] - 1], dim=1)
         bounds = torch.arange(len(path) + 1, device=path.device) * wanted.shape[1]
         return _Wanted(
             Saved(bounds, wanted.flatten()),
             lambda run, states: _partial_steps(
-                run, events, states.reshape(*wanted.shape, -1)[:, :-1], at, order, asked
+                run, events, states.reshape(*wanted.shape, states.shape[1])[:, :-1], at, order, asked
             ),
         )
     if save == "knots":
@@ -282,8 +285,6 @@ def _saved_events(events: Events, reached: Int[Tensor, rows], save: Save, path: 
         return _Wanted(
             Saved(events.offsets, event - events.offsets[:-1][ragged.series_of_rows(events.offsets)]), _nothing
         )
-    if save != "last":
-        raise ValueError(f'save={save!r} is not "last", "knots", "dense" or a tensor of times.')
     return _Wanted(Saved(torch.arange(len(path) + 1, device=path.device), counts - 1), _nothing)
 
 
@@ -291,13 +292,19 @@ def _nothing(run: _Run, states: Tensor) -> Tensor:
     return states
 
 
+def _asked(path: ControlPath, t: Tensor) -> Float[Tensor, "series k"]:
+    if t.requires_grad:
+        raise ValueError("the times asked for require gradients, which a solve does not give; pass t.detach().")
+    return path.asked_times(t)
+
+
 def _event_before(events: Events, asked: Float[Tensor, "series k"]) -> Int[Tensor, "series k"]:
     """The last event at or before each time."""
-    return ragged.last_row_at_or_before(events.time, events.offsets, asked, strict=False)
+    return ragged.last_row_at_or_before(events.time.detach(), events.offsets, asked, strict=False)
 
 
 def _between(run: _Run, events: Events, states: Float[Tensor, "events hidden"], path: ControlPath, t: Tensor) -> Tensor:
-    asked = path.asked_times(t).detach()
+    asked = _asked(path, t)
     at, order = _event_before(events, asked).sort(dim=1)
     return _partial_steps(run, events, states[at], at, order, asked)
 
@@ -315,52 +322,43 @@ def _partial_steps(
         moved = states.flatten(0, 1)
     else:
         flat = at.flatten()
+        piece, length, duration = events.piece[flat], events.length[flat], events.duration[flat]
         late = asked.gather(1, order).flatten() - events.time[flat]
-        length, duration = events.length[flat], events.duration[flat]
-        share = torch.where(duration > 0, late / torch.where(duration > 0, duration, 1.0), 0.0)
-        piece = torch.where(share > 0, events.piece[flat], -1)
-        count = len(flat)
+        share = torch.where(duration > 0, late / torch.where(duration > 0, duration, 1.0), 0.0).clamp(max=1.0)
+        moves = piece >= 0 if share.requires_grad else share > 0
+        bounds = torch.arange(len(flat) + 1, device=flat.device)
 
-        def with_end(values: Tensor, fill: float) -> Tensor:
+        def then_end(values: Tensor, fill: float) -> Tensor:
             return torch.stack([values, torch.full_like(values, fill)], dim=1).flatten()
 
-        bounds = torch.arange(count + 1, device=flat.device)
         single = Events(
             bounds * 2,
-            with_end(piece, -1),
-            with_end(events.start[flat], 0.0),
-            with_end(length * share, 0.0),
-            with_end(late, 0.0),
-            with_end(events.time[flat], 0.0),
-            torch.full((2 * count,), -1, dtype=torch.int64, device=flat.device),
+            then_end(torch.where(moves, bounds[:-1], -1), -1),
+            then_end(events.start[flat], 0.0),
+            then_end(length * share, 0.0),
+            then_end(duration * share, 0.0),
+            then_end(events.time[flat], 0.0),
+            torch.full((2 * len(flat),), -1, dtype=torch.int64, device=flat.device),
         )
-        once = dataclasses.replace(run, jump=None, path=_repeated(run.path, at))
+        pieces: Any = _Single(run.path, piece.clamp(min=0), at.shape[1])
+        once = dataclasses.replace(run, jump=None, path=pieces)
         moved, _, _ = once(states.flatten(0, 1), single, Saved(bounds, torch.ones_like(flat)))
     back = order.argsort(dim=1)
-    return moved.reshape(*at.shape, -1).gather(1, back[..., None].expand(*back.shape, moved.shape[1]))
+    hidden = moved.shape[1]
+    return moved.reshape(*at.shape, hidden).gather(1, back[..., None].expand(*back.shape, hidden))
 
 
-def _repeated(path: ControlPath, at: Int[Tensor, "series k"]) -> ControlPath:
-    """The path's series once for every time asked; pieces keep their numbers, only knots and ids are needed."""
-    return _Starts(path, at.shape[1])  # type: ignore[return-value]
+class _Single:
+    """As much of a path as the loop needs, for series of one piece each: every asked time is one.
 
+    Pieces are copied: the native engine adds up the gradients of a series' pieces without looking at other series.
+    """
 
-class _Starts:
-    """As much of a path as the loop needs, with every series repeated."""
-
-    def __init__(self, path: ControlPath, times: int):
-        self.coefficients, self.channels, self.durations = path.coefficients, path.channels, path.durations
-        starts = path.knots[path.series.offsets[:-1]].repeat_interleave(times)
-        self.knots = starts
+    def __init__(self, path: ControlPath, piece: Int[Tensor, asked], times: int):
+        self.coefficients, self.channels = path.coefficients[piece], path.channels
+        self.knots = path.knots[path.series.offsets[:-1]].repeat_interleave(times)
         self.series = self
-        self.offsets = torch.arange(len(starts) + 1, device=starts.device)
-
-
-def _cut(
-    events: Events, reached: Int[Tensor, rows], stopped: Int[Tensor, series], path: ControlPath
-) -> tuple[Events, Int[Tensor, rows]]:
-    """Rows that an unfinished series did not get to show the state at which it stopped."""
-    return events, torch.minimum(reached, (events.counts - 1)[ragged.series_of_rows(path.series.offsets)])
+        self.offsets = torch.arange(len(self.knots) + 1, device=self.knots.device)
 
 
 def _raise_if(throw: bool, statuses: Tensor, times: Tensor, path: ControlPath) -> None:
@@ -369,30 +367,6 @@ def _raise_if(throw: bool, statuses: Tensor, times: Tensor, path: ControlPath) -
     first = int((statuses > 0).nonzero()[0, 0])
     status = list(Status)[int(statuses[first])]
     raise SolveError(
-        f"series {path.series.ids[first]!r} at t={float(times[first]):g}: {status.value} ({int((statuses > 0).sum())} of {len(path)} "
+        f"series {ragged.series_name(path.series.ids, first)} at t={float(times[first]):g}: {status.value} ({int((statuses > 0).sum())} of {len(path)} "
         "series). Take more steps (AtKnots(substeps=2)), bound the field (a final tanh), scale the data, or pass throw=False."
     )
-
-
-def _check(path: ControlPath, z0: Tensor, flow: Flow | None, jump: Jump | None) -> None:
-    if not isinstance(path, ControlPath):
-        raise TypeError(
-            f"path must be a ControlPath, got {type(path).__name__}; build one with e.g. nc.linear(series)."
-        )
-    if flow is None and jump is None:
-        raise ValueError("there is nothing to solve: give a flow, a jump, or both.")
-    if not isinstance(z0, Tensor) or z0.ndim != 2 or len(z0) != len(path) or z0.shape[1] == 0:
-        found = tuple(z0.shape) if isinstance(z0, Tensor) else type(z0).__name__
-        raise ValueError(f"z0 must have shape (series, hidden) = ({len(path)}, hidden), got {found}.")
-    if z0.dtype != path.dtype or z0.device != path.device:
-        raise ValueError(
-            f"z0 is {z0.dtype} on {z0.device}, but the path is {path.dtype} on {path.device}; convert one: path.to(z0.dtype)."
-        )
-    wrong = ~z0.isfinite().all(1)
-    if bool(wrong.any()):
-        first = int(wrong.nonzero()[0, 0])
-        raise ValueError(f"z0 of series {path.series.ids[first]!r} is not finite.")
-    if not bool(path.coefficients.isfinite().all()):
-        bad = int((~path.coefficients.isfinite()).flatten(1).any(1).nonzero()[0, 0])
-        owner = int(torch.searchsorted(path.piece_offsets, bad, right=True)) - 1
-        raise ValueError(f"the path of series {path.series.ids[owner]!r} is not finite; check its values and times.")

@@ -69,13 +69,16 @@ class Adaptive:
             raise ValueError(f"max_steps must be an integer of at least 1, got {self.max_steps!r}.")
 
 
+Steps = AtKnots | FixedSteps | Adaptive
+
+
 class Grid(NamedTuple):
     """Steps of all series: the piece each lies in and where; and after how many steps each row is reached."""
 
-    offsets: Int[Tensor, bounds]
-    piece: Int[Tensor, steps]
-    start: Float[Tensor, steps]
-    length: Float[Tensor, steps]
+    offsets: Int[Tensor, "bounds"]
+    piece: Int[Tensor, "steps"]
+    start: Float[Tensor, "steps"]
+    length: Float[Tensor, "steps"]
 
     def halved(self) -> Grid:
         """Every step as two of half the length."""
@@ -116,13 +119,18 @@ def fixed_grid(path: ControlPath, steps: AtKnots | FixedSteps) -> Grid:
 
 
 def events_of(
-    path: ControlPath, grid: Grid | None, jumps: Bool[Tensor, rows] | None
-) -> tuple[Events, Int[Tensor, rows]]:
+    path: ControlPath,
+    grid: Grid | None,
+    jumps: Bool[Tensor, "rows"] | None,
+    finished: Int[Tensor, "series"] | None = None,
+) -> tuple[Events, Int[Tensor, "rows"]]:
     """The events of a batch, and for each row the event of its series at which it is reached.
 
-    Without a grid (no flow) every row is an event.
+    Without a grid (no flow) every row is an event. `finished` says how many pieces each series got over, where some
+    stopped early; rows further on cause no jump and show the state at which the series stopped. Times and durations are
+    differentiable in the knots.
     """
-    offsets, times = path.series.offsets, path.knots.detach()
+    offsets, times = path.series.offsets, path.knots
     device = path.device
     rows = torch.arange(len(times), device=device)
     of_row = ragged.series_of_rows(offsets)
@@ -141,35 +149,42 @@ def events_of(
     def spread(values: Tensor, fill: float) -> Tensor:
         return values.new_full((total,), fill).index_copy(0, place, values)
 
-    durations = path.durations.detach()[grid.piece]
-    start_row = piece_start_rows(path)[grid.piece]
-    step_time = times[start_row] + durations * grid.start
+    durations = path.durations[grid.piece]
+    step_time = times[piece_start_rows(path)[grid.piece]] + durations * grid.start
     end_time = times[offsets[1:] - 1]
-    time = spread(step_time, 0.0)
-    time[event_offsets[1:] - 1] = end_time
+    within = (rows - offsets[:-1][of_row]) * path.pieces_per_gap
+    arrived = torch.ones_like(rows, dtype=torch.bool)
+    if finished is not None:
+        whole = finished == ragged.lengths(path.piece_offsets)
+        stepped = counts > 0
+        last_step = (grid.offsets[1:] - 1)[stepped]
+        stop = times[offsets[:-1]].index_copy(
+            0, stepped.nonzero()[:, 0], (step_time + durations * grid.length)[last_step]
+        )
+        end_time = torch.where(whole, end_time, stop)
+        arrived = whole[of_row] | (within <= finished[of_row])
     # a row is reached when all pieces before it are done
     done = torch.bincount(grid.piece, minlength=len(path.coefficients)).cumsum(0)
     done = torch.nn.functional.pad(done, (1, 0))
-    piece_firsts = path.piece_offsets[:-1]
-    within = rows - offsets[:-1][of_row]
-    reached = done[piece_firsts[of_row] + within * path.pieces_per_gap] - done[piece_firsts[of_row]]
+    before = path.piece_offsets[:-1][of_row]
+    reached = torch.where(arrived, done[before + within] - done[before], counts[of_row])
     jump_row = torch.full((total,), -1, dtype=torch.int64, device=device)
     if jumps is not None:
-        at = (event_offsets[:-1][of_row] + reached)[jumps]
-        jump_row[at] = rows[jumps]
+        here = jumps & arrived
+        jump_row[(event_offsets[:-1][of_row] + reached)[here]] = rows[here]
     events = Events(
         event_offsets,
         spread(grid.piece, -1),
         spread(grid.start, 0.0),
         spread(grid.length, 0.0),
         spread(durations * grid.length, 0.0),
-        time,
+        spread(step_time, 0.0).index_copy(0, event_offsets[1:] - 1, end_time),
         jump_row,
     )
     return events, reached
 
 
-def piece_start_rows(path: ControlPath) -> Int[Tensor, pieces]:
+def piece_start_rows(path: ControlPath) -> Int[Tensor, "pieces"]:
     """The row at which each piece starts (for a vertical piece: the row it leads to)."""
     per_gap, offsets = path.pieces_per_gap, path.series.offsets
     counts = ragged.lengths(path.piece_offsets)

@@ -27,7 +27,8 @@ class Tableau:
     Notes
     -----
     A stage that only serves the error estimate (the last one of dopri5 and tsit5) is evaluated under `Adaptive` alone;
-    there it is also the first stage of the next step, wherever that lies in the same piece of the path.
+    there it is also the first stage of the next step, wherever that lies in the same piece of the path (first same as
+    last). A step that is tried again does not evaluate its first stage again either.
     """
 
     name: str
@@ -38,12 +39,28 @@ class Tableau:
     c: tuple[float, ...]
     b_error: tuple[float, ...] = ()
 
+    def __post_init__(self) -> None:
+        if len(self.c) != len(self.a) or any(len(row) != stage for stage, row in enumerate(self.a)):
+            raise ValueError(
+                f"the tableau {self.name!r} is not explicit: row i of a must have i entries (the first none), and c one for each row."
+            )
+        if not 1 <= len(self.b) <= len(self.a) or len(self.b_error) not in (0, len(self.a)):
+            raise ValueError(
+                f"the tableau {self.name!r} needs at most {len(self.a)} weights b and none or {len(self.a)} weights b_error, one a "
+                f"stage; got {len(self.b)} and {len(self.b_error)}."
+            )
+
     @property
     def stages(self) -> int:
         """Evaluations of the field in a step of fixed length."""
         return len(self.b)
 
-    def tensors(self) -> tuple[Float[Tensor, "stages stages"], Float[Tensor, stages], Float[Tensor, stages]]:
+    @property
+    def first_same_as_last(self) -> bool:
+        """Whether the last stage is the first one of the next step: it is evaluated at the step's own end."""
+        return len(self.a) == len(self.b) + 1 and self.a[-1] == self.b and self.c[-1] == 1
+
+    def tensors(self) -> tuple[Float[Tensor, "stages stages"], Float[Tensor, "stages"], Float[Tensor, "stages"]]:
         """A, b and c in float64, for steps of fixed length."""
         a = torch.zeros(self.stages, self.stages, dtype=torch.float64)
         for stage, row in enumerate(self.a[: self.stages]):

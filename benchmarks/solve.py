@@ -1,0 +1,389 @@
+"""Solving and differentiating, against torchcde, diffrax and a GRU, and against the machine's own matrix product."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+
+import torch
+import torchcde
+from torch import nn
+
+import neuralcde as nc
+
+from .measure import RESULTS, medians, save, show
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """A model and a batch: series, steps, hidden, width, depth, channels."""
+
+    name: str
+    batch: int
+    steps: int
+    hidden: int
+    width: int
+    depth: int
+    channels: int
+
+    def products(self, stages: int) -> float:
+        """Floating-point operations of the matrix products of a forward pass."""
+        inner = self.hidden * self.width + (self.depth - 1) * self.width**2 + self.width * self.hidden * self.channels
+        return 2.0 * inner * stages * self.steps * self.batch
+
+
+CHARACTERS = Size("CharacterTrajectories", 32, 181, 32, 32, 3, 4)
+SEPSIS = Size("sepsis", 1024, 71, 49, 49, 4, 69)
+SPEECH = Size("speech", 1024, 160, 90, 40, 4, 21)
+
+
+class Ours:
+    """Our solve at a size: one forward pass, or one forward and backward pass."""
+
+    def __init__(
+        self, size: Size, solver: str = "rk4", *, lengths: list[int] | None = None, gradient: object = "checkpoint"
+    ):
+        torch.manual_seed(0)
+        self.solver, self.gradient = solver, gradient
+        lengths = lengths or [size.steps + 1] * size.batch
+        pairs = [(torch.arange(n).double(), torch.randn(n, size.channels).cumsum(0) / 8) for n in lengths]
+        self.path = nc.natural_cubic(nc.IrregularSeries.from_list(pairs))
+        self.field = nc.MLPField(size.channels, size.hidden, width=size.width, depth=size.depth)
+        self.z0 = torch.randn(size.batch, size.hidden)
+
+    def forward(self) -> None:
+        with torch.no_grad():
+            nc.solve_cde(self.path, self.field, self.z0, solver=self.solver)
+
+    def train(self) -> None:
+        solution = nc.solve_cde(self.path, self.field, self.z0, solver=self.solver, gradient=self.gradient)
+        solution.last.sum().backward()
+
+
+class TorchCDE:
+    """The same solve in torchcde: rk4 with unit steps on the same kind of path."""
+
+    def __init__(self, size: Size, *, adjoint: bool):
+        torch.manual_seed(0)
+        x = torch.randn(size.batch, size.steps + 1, size.channels).cumsum(1) / 8
+        self.control = torchcde.CubicSpline(torchcde.natural_cubic_coeffs(x))
+        self.field, self.adjoint = nc.MLPField(size.channels, size.hidden, width=size.width, depth=size.depth), adjoint
+        self.z0 = torch.randn(size.batch, size.hidden)
+
+    def solve(self) -> torch.Tensor:
+        states = torchcde.cdeint(
+            self.control,
+            self.field,
+            self.z0,
+            self.control.interval,
+            adjoint=self.adjoint,
+            method="rk4",
+            options={"step_size": 1.0},
+        )
+        return states[:, -1]
+
+    def forward(self) -> None:
+        with torch.no_grad():
+            self.solve()
+
+    def train(self) -> None:
+        self.solve().sum().backward()
+
+
+class GRU:
+    """A recurrent network with as many parameters, over as many steps."""
+
+    def __init__(self, size: Size, hidden: int):
+        torch.manual_seed(0)
+        self.gru = nn.GRU(size.channels, hidden, batch_first=True)
+        self.x = torch.randn(size.batch, size.steps + 1, size.channels)
+
+    def forward(self) -> None:
+        with torch.no_grad():
+            self.gru(self.x)
+
+    def train(self) -> None:
+        self.gru(self.x)[0][:, -1].sum().backward()
+
+
+class Diffrax:
+    """The same field and path in diffrax, compiled, Heun with unit steps and its default gradient."""
+
+    def __init__(self, size: Size):
+        import diffrax
+        import jax
+        import jax.numpy as jnp
+        import numpy as np
+
+        generator = np.random.default_rng(0)
+        ts = jnp.arange(size.steps + 1.0)
+        x = jnp.asarray(generator.normal(size=(size.batch, size.steps + 1, size.channels)).cumsum(1) / 8, jnp.float32)
+        coefficients = jax.vmap(lambda v: diffrax.backward_hermite_coefficients(ts, v))(x)
+        sizes = [
+            (size.hidden, size.width),
+            *[(size.width, size.width)] * (size.depth - 1),
+            (size.width, size.hidden * size.channels),
+        ]
+        weights = [
+            (jnp.asarray(generator.normal(size=(o, i)) / i**0.5, jnp.float32), jnp.zeros(o, jnp.float32))
+            for i, o in sizes
+        ]
+        z0 = jnp.asarray(generator.normal(size=(size.batch, size.hidden)), jnp.float32)
+
+        def field(t: object, z: object, weights: object) -> object:
+            for w, b in weights[:-1]:
+                z = jax.nn.relu(w @ z + b)
+            w, b = weights[-1]
+            return jnp.tanh(w @ z + b).reshape(size.hidden, size.channels)
+
+        def one(weights: object, coefficients: object, z0: object) -> object:
+            control = diffrax.CubicInterpolation(ts, coefficients)
+            term = diffrax.ControlTerm(field, control).to_ode()
+            steps = diffrax.ConstantStepSize()
+            return diffrax.diffeqsolve(
+                term, diffrax.Heun(), ts[0], ts[-1], 1.0, z0, weights, stepsize_controller=steps
+            ).ys[-1]
+
+        def loss(weights: object) -> object:
+            return jax.vmap(lambda c, z: one(weights, c, z))(coefficients, z0).sum()
+
+        run, gradient = jax.jit(loss), jax.jit(jax.value_and_grad(loss))
+        self.forward: Callable[[], object] = lambda: jax.block_until_ready(run(weights))
+        self.train: Callable[[], object] = lambda: jax.block_until_ready(gradient(weights))
+
+
+def main() -> None:
+    results: dict[str, object] = {}
+    for name, table in (
+        ("peers", peers),
+        ("rate", rate),
+        ("threads", threads),
+        ("growth", growth),
+        ("ragged", ragged),
+        ("memory", memory),
+    ):
+        results[name] = table()
+        save("solve", results)
+    plot(results)
+
+
+def matrix_product() -> Callable[[], object]:
+    a = torch.randn(512, 512)
+    return lambda: a @ a
+
+
+def peers() -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+
+    def compare(
+        label: str, peer: str, ours: Callable[[], object], theirs: Callable[[], object], goal: float, repeats: int
+    ) -> None:
+        seconds = medians({"ours": ours, "theirs": theirs}, repeats=repeats)
+        rows.append(
+            {
+                "size": label,
+                "against": peer,
+                "peer ms": 1e3 * seconds["theirs"],
+                "ours ms": 1e3 * seconds["ours"],
+                "ratio": seconds["theirs"] / seconds["ours"],
+                "at least": goal,
+            }
+        )
+
+    ours = Ours(CHARACTERS)
+    compare(
+        "CharacterTrajectories, rk4", "torchcde adjoint", ours.train, TorchCDE(CHARACTERS, adjoint=True).train, 40, 5
+    )
+    compare(
+        "CharacterTrajectories, rk4", "torchcde backprop", ours.train, TorchCDE(CHARACTERS, adjoint=False).train, 20, 7
+    )
+    compare(
+        "CharacterTrajectories, heun", "diffrax jit", Ours(CHARACTERS, "heun").train, Diffrax(CHARACTERS).train, 6, 9
+    )
+    compare("CharacterTrajectories, rk4", "nn.GRU(47)", ours.train, GRU(CHARACTERS, 47).train, 2.5, 15)
+    few_sepsis, few_speech = dataclasses.replace(SEPSIS, steps=6), dataclasses.replace(SPEECH, steps=10)
+    compare(
+        "sepsis, rk4, 6 steps",
+        "torchcde adjoint",
+        Ours(few_sepsis).train,
+        TorchCDE(few_sepsis, adjoint=True).train,
+        3.5,
+        3,
+    )
+    compare(
+        "speech, rk4, 10 steps",
+        "torchcde adjoint",
+        Ours(few_speech).train,
+        TorchCDE(few_speech, adjoint=True).train,
+        3.5,
+        3,
+    )
+    single = dataclasses.replace(CHARACTERS, batch=1)
+    compare(
+        "one series, 182 observations, forward",
+        "torchcde",
+        Ours(single).forward,
+        TorchCDE(single, adjoint=False).forward,
+        40,
+        9,
+    )
+    show("Forward and backward (the last row: forward only), medians of interleaved repeats", rows)
+    return rows
+
+
+def rate() -> list[dict[str, object]]:
+    """Matrix products a second, as a share of torch's own 512 x 512 product; training counts four forward passes."""
+    rows: list[dict[str, object]] = []
+    for size in (CHARACTERS, dataclasses.replace(SEPSIS, steps=12), dataclasses.replace(SPEECH, steps=24)):
+        ours = Ours(size)
+        seconds = medians({"forward": ours.forward, "train": ours.train, "product": matrix_product()}, repeats=9)
+        peak, forward = 2 * 512**3 / seconds["product"], size.products(4)
+        rows.append(
+            {
+                "size": f"{size.name}, {size.steps} steps",
+                "sgemm GFLOP/s": peak / 1e9,
+                "forward GFLOP/s": forward / seconds["forward"] / 1e9,
+                "of sgemm": forward / seconds["forward"] / peak,
+                "training GFLOP/s": 4 * forward / seconds["train"] / 1e9,
+                "of sgemm, training": 4 * forward / seconds["train"] / peak,
+            }
+        )
+    show(f"Share of the machine's own matrix product, {torch.get_num_threads()} threads", rows)
+    return rows
+
+
+def threads() -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for size in (CHARACTERS, dataclasses.replace(SEPSIS, steps=12)):
+        ours = Ours(size)
+
+        def with_threads(count: int, ours: Ours = ours) -> Callable[[], object]:
+            def run() -> None:
+                torch.set_num_threads(count)
+                ours.train()
+
+            return run
+
+        seconds = medians({"1": with_threads(1), "2": with_threads(2)}, repeats=7)
+        rows.append(
+            {
+                "size": size.name,
+                "1 thread ms": 1e3 * seconds["1"],
+                "2 threads ms": 1e3 * seconds["2"],
+                "speed-up": seconds["1"] / seconds["2"],
+            }
+        )
+    show("Training on one and on two threads", rows)
+    return rows
+
+
+def growth() -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for what, values in (
+        ("steps", (50, 100, 200, 400, 800)),
+        ("batch", (32, 64, 128, 256)),
+        ("width", (32, 64, 128, 256)),
+    ):
+        for value in values:
+            size = dataclasses.replace(CHARACTERS, **{what: value})
+            seconds = medians({"train": Ours(size).train}, repeats=5)["train"]
+            rows.append(
+                {
+                    "grows": what,
+                    "value": value,
+                    "ms": 1e3 * seconds,
+                    "ns per 1000 products": 1e12 * seconds / size.products(4),
+                }
+            )
+    show("Cost as one size grows (the last column is flat where cost is linear)", rows)
+    return rows
+
+
+def ragged() -> list[dict[str, object]]:
+    size = dataclasses.replace(CHARACTERS, batch=256)
+    lengths = torch.linspace(10, 180, size.batch).round().long()
+    lengths = lengths[torch.randperm(size.batch, generator=torch.Generator().manual_seed(0))].tolist()
+    even = Ours(dataclasses.replace(size, steps=179))
+    uneven = Ours(size, lengths=lengths)
+    seconds = medians({"even": even.train, "ragged": uneven.train}, repeats=9)
+    share = sum(n - 1 for n in lengths) / (179 * size.batch)
+    rows: list[dict[str, object]] = [
+        {
+            "batch": "256 series of 180",
+            "ms": 1e3 * seconds["even"],
+            "share of its steps": 1.0,
+            "cost over its share": 1.0,
+        },
+        {
+            "batch": "256 series of 10 .. 180",
+            "ms": 1e3 * seconds["ragged"],
+            "share of its steps": share,
+            "cost over its share": seconds["ragged"] / seconds["even"] / share,
+        },
+    ]
+    show("A ragged batch", rows)
+    return rows
+
+
+def memory() -> list[dict[str, object]]:
+    """Peak memory of one training solve beyond what stood before it, each in a process of its own."""
+    rows: list[dict[str, object]] = []
+    for steps in (1_000, 10_000, 100_000):
+        row: dict[str, object] = {"steps": steps, "hidden x steps floats, MB": 4 * 16 * 32 * steps / 2**20}
+        for method in ("checkpoint", "checkpoint every 100", "backsolve", "torchcde adjoint", "torchcde backprop"):
+            if steps > 10_000 and method.startswith("torchcde"):
+                continue
+            done = subprocess.run(
+                [sys.executable, "-m", "benchmarks.solve", method, str(steps)],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            row[f"{method}, MB"] = json.loads(done.stdout.splitlines()[-1])
+        rows.append(row)
+        print(json.dumps(row), flush=True)
+    show("Peak memory of a training solve, 16 series, hidden 32, width 32, 4 channels, heun, beyond the path", rows)
+    return rows
+
+
+def measure_memory(method: str, steps: int) -> None:
+    from .memory import peak_megabytes
+
+    torch.set_num_threads(1)
+    size = dataclasses.replace(CHARACTERS, batch=16, steps=steps)
+    if method.startswith("torchcde"):
+        contestant: Ours | TorchCDE = TorchCDE(size, adjoint=method.endswith("adjoint"))
+        warm: Ours | TorchCDE = TorchCDE(dataclasses.replace(size, steps=20), adjoint=method.endswith("adjoint"))
+    else:
+        gradient: object = nc.Checkpoint(every=100) if method.endswith("100") else method
+        contestant = Ours(size, "euler" if method == "backsolve" else "heun", gradient=gradient)
+        warm = Ours(dataclasses.replace(size, steps=20), gradient=gradient)
+    warm.train()
+    print(json.dumps(peak_megabytes(contestant.train)))
+
+
+def plot(results: dict[str, object]) -> None:
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    rows = results["growth"]
+    assert isinstance(rows, list)
+    figure, panels = pyplot.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
+    for axes, what in zip(panels, ("steps", "batch", "width"), strict=True):
+        part = [row for row in rows if row["grows"] == what]
+        axes.plot([row["value"] for row in part], [row["ms"] for row in part], "o-", color="#1f6f8b")
+        axes.set(xscale="log", yscale="log", xlabel=what, ylabel="ms, forward and backward" if what == "steps" else "")
+        axes.grid(alpha=0.3, which="both")
+    figure.suptitle("Cost of a training solve (CharacterTrajectories size)")
+    RESULTS.mkdir(exist_ok=True)
+    figure.savefig(RESULTS / "solve.png", dpi=120)
+    print(f"picture: {RESULTS / 'solve.png'}")
+
+
+if __name__ == "__main__":
+    measure_memory(sys.argv[1], int(sys.argv[2]))

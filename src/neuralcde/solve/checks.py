@@ -1,0 +1,77 @@
+"""What a solve refuses before it starts."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..fields import LowRankField, MLPField
+from ..paths import ControlPath
+from ..series import ragged
+from .loop import Flow, Jump
+from .steps import Steps
+
+
+def check_problem(path: ControlPath, z0: Tensor, flow: Flow | None, jump: Jump | None) -> None:
+    """Shapes and types that fit each other, and finite numbers."""
+    if not isinstance(path, ControlPath):
+        raise TypeError(
+            f"path must be a ControlPath, got {type(path).__name__}; build one with e.g. nc.linear(series)."
+        )
+    if flow is None and jump is None:
+        raise ValueError("there is nothing to solve: give a flow, a jump, or both.")
+    if not isinstance(z0, Tensor) or z0.ndim != 2 or len(z0) != len(path) or z0.shape[1] == 0:
+        found = tuple(z0.shape) if isinstance(z0, Tensor) else type(z0).__name__
+        raise ValueError(f"z0 must have shape (series, hidden) = ({len(path)}, hidden), got {found}.")
+    if z0.dtype != path.dtype or z0.device != path.device:
+        raise ValueError(
+            f"z0 is {z0.dtype} on {z0.device}, but the path is {path.dtype} on {path.device}; convert one: path.to(z0.dtype)."
+        )
+    if flow is not None and isinstance(flow.field, MLPField | LowRankField):
+        _check_field(flow.field, z0, path)
+    if jump is not None:
+        _check_jump(jump, z0, path)
+    wrong = ~z0.isfinite().all(1)
+    if bool(wrong.any()):
+        first = int(wrong.nonzero()[0, 0])
+        raise ValueError(f"z0 of series {ragged.series_name(path.series.ids, first)} is not finite.")
+    if not bool(path.coefficients.isfinite().all()):
+        bad = int((~path.coefficients.isfinite()).flatten(1).any(1).nonzero()[0, 0])
+        owner = int(torch.searchsorted(path.piece_offsets, bad, right=True)) - 1
+        name = ragged.series_name(path.series.ids, owner)
+        raise ValueError(f"the path of series {name} is not finite; check its values and times.")
+
+
+def check_choices(steps: object, save: object) -> None:
+    """Options that are one of those there are."""
+    if not isinstance(steps, Steps):
+        raise TypeError(f"steps must be AtKnots(), FixedSteps(size) or Adaptive(), got {steps!r}.")
+    if not isinstance(save, Tensor) and not (isinstance(save, str) and save in ("last", "knots", "dense")):
+        raise ValueError(f'save={save!r} is not "last", "knots", "dense" or a tensor of times.')
+
+
+def _check_field(field: MLPField | LowRankField, z0: Tensor, path: ControlPath) -> None:
+    if (field.hidden, field.channels) != (z0.shape[1], path.channels):
+        raise ValueError(
+            f"the field was made for hidden={field.hidden}, channels={field.channels}, but z0 has {z0.shape[1]} features and the "
+            f"path {path.channels} channels; make it {type(field).__name__}(channels=path.channels, hidden=z0.shape[1])."
+        )
+    weight = next(field.parameters())
+    if weight.dtype != z0.dtype or weight.device != z0.device:
+        raise ValueError(
+            f"the field is {weight.dtype} on {weight.device}, but z0 and the path are {z0.dtype} on {z0.device}; convert it: "
+            "field.to(z0)."
+        )
+
+
+def _check_jump(jump: Jump, z0: Tensor, path: ControlPath) -> None:
+    rows = len(path.knots)
+    if jump.inputs.ndim != 2 or len(jump.inputs) != rows or jump.inputs.dtype != z0.dtype:
+        raise ValueError(
+            f"the inputs of a jump must be {z0.dtype} of shape (rows, features) = ({rows}, features), got {jump.inputs.dtype} of "
+            f"shape {tuple(jump.inputs.shape)}."
+        )
+    if jump.rows.shape != (rows,) or jump.rows.dtype != torch.bool:
+        raise ValueError(
+            f"the rows of a jump must be {rows} booleans, got {jump.rows.dtype} of {tuple(jump.rows.shape)}."
+        )

@@ -1,0 +1,141 @@
+"""The result of one series does not depend on the others: bit for bit on the native engine."""
+
+import dataclasses
+
+import pytest
+import torch
+from solve_cases import Case, mlp, on_engine, some_flow, some_jump, some_path, states
+
+import neuralcde as nc
+from neuralcde._native import kernels
+from neuralcde.engine import native
+from neuralcde.solve import Flow, Jump, solve
+
+DTYPES = [torch.float32, torch.float64]
+
+
+@pytest.fixture(autouse=True)
+def on_native(monkeypatch):
+    if kernels is None:
+        pytest.skip("the native kernels were not built or are turned off")
+    on_engine(monkeypatch, "native")
+
+
+def batch(dtype, count=37, flow="cde", scheme="natural_cubic", hidden=9, jumps=True):
+    path = some_path(21, scheme=scheme, count=count, rows=(1, 9), dtype=dtype)
+    return path, states(path, hidden), some_flow(flow, path, hidden), some_jump(path, hidden) if jumps else None
+
+
+def part_of(jump, path, chosen):
+    """The jump of the chosen series."""
+    rows = torch.cat([torch.arange(path.series.offsets[i], path.series.offsets[i + 1]) for i in chosen])
+    return None if jump is None else Jump(jump.cell, jump.inputs[rows], jump.rows[rows])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("flow", ["cde", "driven", "autonomous"])
+@pytest.mark.parametrize("activation", ["relu", "silu"])
+def test_alone_or_in_a_batch(dtype, flow, activation):
+    path, z0, moves, jump = batch(dtype, flow=flow)
+    if flow == "cde":
+        moves = Flow(mlp(path, 9, activation=activation))
+    together = solve(path, z0, flow=moves, jump=jump, save="knots")
+    assert together.stats.engine.startswith("native")
+    for i in range(len(path)):
+        alone = solve(path[i], z0[i : i + 1], flow=moves, jump=part_of(jump, path, [i]), save="knots")
+        rows = slice(path.series.offsets[i], path.series.offsets[i + 1])
+        assert torch.equal(alone.at_knots, together.at_knots[rows])
+        assert torch.equal(alone.last, together.last[i : i + 1])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_in_any_order(dtype):
+    path, z0, flow, jump = batch(dtype)
+    order = torch.randperm(len(path), generator=torch.Generator().manual_seed(0))
+    here = solve(path, z0, flow=flow, jump=jump).last
+    there = solve(path[order], z0[order], flow=flow, jump=part_of(jump, path, order.tolist())).last
+    assert torch.equal(there, here[order])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_one_register_or_two(dtype, monkeypatch):
+    """Tiles are one or two registers of series wide, which must not show; nor must the number of threads."""
+    path, z0, flow, jump = batch(dtype, count=70)
+    widths, results = set(), []
+
+    class Recorded:
+        def __init__(self, *arguments):
+            widths.add(arguments[-2])
+            self.call = getattr(kernels, name)(*arguments)
+
+        def forward(self, *outputs):
+            self.call.forward(*outputs)
+
+    name = "Solve32" if dtype == torch.float32 else "Solve64"
+
+    class Counted:
+        def __getattr__(self, asked):
+            return Recorded if asked == name else getattr(kernels, asked)
+
+    before = torch.get_num_threads()
+    try:
+        monkeypatch.setattr(native, "kernels", Counted())
+        for threads in (1, 64, 3):
+            torch.set_num_threads(threads)
+            with torch.no_grad():
+                results.append(solve(path, z0, flow=flow, jump=jump, save="knots").at_knots)
+    finally:
+        torch.set_num_threads(before)
+    assert widths == {1, 2}
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[0], results[2])
+
+
+def test_padding_does_not_matter():
+    """Rows of NaN at the end are no rows; a batch with one long series costs the others nothing and changes nothing."""
+    path, z0, flow, _ = batch(torch.float32, scheme="linear", count=6, jumps=False)
+    padded = path.series.to_padded()
+    wide = torch.nn.functional.pad(padded.values, (0, 0, 0, 30), value=torch.nan)
+    times = torch.nn.functional.pad(padded.times, (0, 30), value=torch.nan)
+    series = nc.IrregularSeries.from_padded(wide, times=times, lengths=padded.lengths)
+    assert torch.equal(solve(nc.linear(series), z0, flow=flow).last, solve(path, z0, flow=flow).last)
+
+
+def test_gradients_of_one_series_do_not_depend_on_the_others():
+    """Those that belong to it: of its initial state and of its path."""
+    path, z0, flow, _ = batch(torch.float64, jumps=False)
+    whole = Case(path, z0, flow)
+    whole.solve().last.square().sum().backward()
+    for i in (0, 8, 36):
+        alone = Case(path[i], z0[i : i + 1], flow)
+        alone.solve().last.square().sum().backward()
+        assert torch.equal(alone.z0.grad, whole.z0.grad[i : i + 1])
+        pieces = slice(path.piece_offsets[i], path.piece_offsets[i + 1])
+        assert torch.equal(alone.path.coefficients.grad, whole.path.coefficients.grad[pieces])
+
+
+def test_a_series_that_explodes_does_not_touch_its_tile():
+    path, z0, flow, jump = batch(torch.float64, count=8)
+    expected = solve(path, z0, flow=flow, jump=jump)
+    wild = z0.clone()
+    wild[3] = 1e300
+    coefficients = path.coefficients.clone()
+    coefficients[path.piece_offsets[3] : path.piece_offsets[4]] *= 1e200
+    other = dataclasses.replace(path, coefficients=coefficients)
+    field = Flow(torch.nn.Sequential(torch.nn.Linear(9, 27), torch.nn.Unflatten(-1, (9, 3))).double())
+    calm = solve(path, z0, flow=field, jump=jump)
+    stormy = solve(other, wild, flow=field, jump=jump, throw=False)
+    assert stormy.statuses.tolist() == [0, 0, 0, 1, 0, 0, 0, 0]
+    rest = [i for i in range(8) if i != 3]
+    assert torch.equal(calm.last[rest], stormy.last[rest])
+    assert expected.statuses.sum() == 0
+
+
+def test_the_plain_loop_agrees_to_1e_6(monkeypatch):
+    """Matrix products of the BLAS may change with the size of a batch, in the last digits."""
+    on_engine(monkeypatch, "torch")
+    path, z0, flow, jump = batch(torch.float32, count=9)
+    together = solve(path, z0, flow=flow, jump=jump).last
+    for i in range(len(path)):
+        alone = solve(path[i], z0[i : i + 1], flow=flow, jump=part_of(jump, path, [i])).last
+        torch.testing.assert_close(alone, together[i : i + 1], rtol=1e-6, atol=1e-6)

@@ -1,0 +1,199 @@
+"""Whatever Python hands to the compiled engine: an error, never a crash."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from engine_calls import EngineCall, attempt
+from fresh_python import fresh_python
+
+from neuralcde._native import kernels
+
+pytestmark = pytest.mark.skipif(kernels is None, reason="the native kernels were not built or are turned off")
+
+
+def test_thousands_of_calls_in_their_own_process():
+    """First of all: here a crash is a failed test, below it would be the end of the suite."""
+    done = fresh_python(
+        """
+        import collections, json, sys
+        from pathlib import Path
+        sys.path.insert(0, str(Path(sys.path[1]) / "engine") if False else [p for p in sys.path if p.endswith("tests")][0] + "/engine")
+        from engine_calls import attempt
+        refused, accepted = collections.Counter(), collections.Counter()
+        for seed in range(1500):
+            name, wrong = attempt(seed)
+            (refused if wrong else accepted)[name] += 1
+        print(json.dumps([refused, accepted]))
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    refused, accepted = json.loads(done.stdout)
+    assert sum(refused.values()) > 2 * sum(accepted.values())
+    # these have no second meaning: whatever is put in their place is noticed
+    assert not accepted.keys() & {"a", "b", "c", "start", "length", "duration", "event_offsets", "order", "saved", "registers"}
+
+
+def right(seed=0, **wanted):
+    """A right call of at least three series with a flow, a jump and gradients."""
+    for seed in range(seed, seed + 1000):
+        call = EngineCall(np.random.default_rng(seed))
+        whole = call.solve["flow"] and call.solve["jump"] and call.solve["every"]
+        if whole and len(call.solve["initial"]) > 2 and len(call.solve["saved_event"]) > 2:
+            return call
+    raise AssertionError("no such call")
+
+
+def test_the_right_call_is_right():
+    right()()
+
+
+def changed(x, place, value):
+    y = x.clone()
+    y[place] = value
+    return y
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("event_offsets", lambda x: changed(x, 1, 2**62), "offsets must increase"),
+        ("event_offsets", lambda x: changed(x, 0, 1), "offsets must start at 0"),
+        ("event_offsets", lambda x: changed(x, -1, 1), "end at the total"),
+        ("event_offsets", lambda x: x[:-1], "one more than the series"),
+        ("saved_offsets", lambda x: changed(x, 1, -1), "offsets must increase"),
+        ("piece", lambda x: changed(x, 0, 2**40), "names a piece that is not there"),
+        ("piece", lambda x: changed(x, 0, -2), "names a piece that is not there"),
+        ("jump_row", lambda x: changed(x, 0, 10**6), "names a row that is not there"),
+        ("order", lambda x: changed(x, 0, 2**40), "order must name every series once"),
+        ("order", lambda x: changed(x, 0, x[1]), "order must name every series once"),
+        ("order", lambda x: x.flip(0), "order must put the longest series first"),
+        ("saved_event", lambda x: changed(x, 0, 10**6), "saved events must be sorted and within their series"),
+        ("saved_event", lambda x: changed(x, 0, -1), "saved events must be sorted and within their series"),
+        ("registers", lambda x: 3, "one or two registers wide"),
+        ("every", lambda x: -1, "every must not be negative"),
+        ("checkpoints", lambda x: x[:-1], "checkpoints have the wrong size"),
+        ("b", lambda x: torch.zeros(0, dtype=torch.float64), "the tableau has the wrong size"),
+        ("a", lambda x: torch.zeros(17, 17, dtype=torch.float64), "the tableau has the wrong size"),
+        ("coefficients", lambda x: torch.zeros(len(x), 5, x.shape[2], dtype=x.dtype), "degree 1 to 3"),
+        ("flow_values", lambda x: x[:-1], "asks for a parameter that is not there"),
+        ("flow_values", lambda x: [x[1], *x[1:]], "a weight has the wrong size"),
+    ],
+)
+def test_wrong_numbers_are_named(name, change, message):
+    call = right()
+    call.solve[name] = change(call.solve[name])
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        (0, 7, "unknown code"),
+        (0, -1, "unknown code"),
+        (1, 6, "unknown function"),
+        (1, 5, "silu needs an op of its own"),
+        (2, 10**6, "an operand is out of range"),
+        (3, 2**62, "an operand is out of range"),
+        (3, -1, "an operand is out of range"),
+        (5, 0, "an operand is out of range"),
+        (6, 0, "needs columns and a weight"),
+        (7, -1, "needs columns and a weight"),
+        (2, 0, "may not overlap its operands"),
+    ],
+)
+def test_wrong_operands_are_named(column, value, message):
+    call = right()
+    ops = call.programs["flow"].ops.clone()
+    assert ops[0, 0] == 0  # a linear operation on the state
+    ops[0, column] = value
+    with pytest.raises(ValueError, match=message):
+        call.program("flow", ops=ops)
+
+
+def test_outputs_must_fit():
+    for where, name, message in (
+        ("forward", "saved", "saved states must have shape"),
+        ("forward", "failed_event", "one number a series"),
+        ("backward", "saved_gradient", "saved states must have shape"),
+        ("backward", "initial_gradient", "initial_gradient must have the shape of initial"),
+    ):
+        call = right()
+        getattr(call, where)[name] = getattr(call, where)[name][:-1]
+        with pytest.raises(ValueError, match=message):
+            call()
+    call = right()
+    call.backward["flow_gradients"] = call.backward["flow_gradients"][:-1]
+    with pytest.raises(ValueError, match="one gradient for each parameter"):
+        call()
+    call = right()
+    call.solve["every"], call.solve["checkpoints"] = 0, call.solve["checkpoints"][:0]
+    solve = (kernels.Solve32 if call.real == torch.float32 else kernels.Solve64)(*call.solve.values())
+    with pytest.raises(ValueError, match="backward needs checkpoints"):
+        solve.backward(*call.backward.values())
+
+
+def test_one_precision_in_a_call():
+    for name in ("initial", "coefficients", "row_inputs", "checkpoints"):
+        call = right()
+        other = torch.float64 if call.real == torch.float32 else torch.float32
+        call.solve[name] = call.solve[name].to(other)
+        with pytest.raises(TypeError):
+            call()
+
+
+@pytest.mark.parametrize("seed", range(20_000, 20_050))
+def test_wrong_calls(seed):
+    name, refused = attempt(seed)
+    assert isinstance(name, str)
+    assert refused in (True, False)
+
+
+CRASHES = """
+    import sys
+    sys.path.insert(0, [p for p in sys.path if p.endswith("tests")][0] + "/engine")
+    import torch
+    from neuralcde._native import kernels
+    from test_engine_bindings import right
+    call = right()
+"""
+
+
+@pytest.mark.xfail(strict=True, reason="native: the size of a segment is `every` times the state, whatever `every` is")
+def test_a_huge_number_of_events_between_checkpoints():
+    """As if there were one checkpoint a series; the Python side never asks for more than the longest series has."""
+    done = fresh_python(
+        CRASHES
+        + """
+    width = kernels.lanes(4 if call.real == torch.float32 else 8) * call.solve["registers"]
+    tiles = -(-len(call.solve["initial"]) // width)
+    call.solve["checkpoints"] = torch.empty(tiles * width * call.solve["initial"].shape[1], dtype=call.real)
+    for every in (2**40, 2**62, 2**63 - 1):
+        call.solve["every"] = every
+        try:
+            call()
+        except ValueError:
+            pass
+    """
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.xfail(strict=True, reason="native: gradients are not counted where a program has no operations")
+def test_a_program_without_operations():
+    done = fresh_python(
+        CRASHES
+        + """
+    hidden, channels = call.solve["initial"].shape[1], call.solve["coefficients"].shape[2]
+    nothing = torch.zeros(0, 10, dtype=torch.int64), torch.zeros(0, 2, dtype=torch.float64)
+    call.solve["flow"] = kernels.Program(*nothing, hidden + channels, channels, 0)
+    call.backward["flow_gradients"] = []
+    try:
+        call()
+    except ValueError:
+        pass
+    """
+    )
+    assert done.returncode == 0, done.stderr

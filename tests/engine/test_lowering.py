@@ -1,0 +1,276 @@
+"""What is lowered to a tile program, what is not, and that nobody has to know: the numbers are the same."""
+
+import copy
+import dataclasses
+import re
+import types
+
+import pytest
+import torch
+from solve_cases import Driven, GatedCell, mlp, on_engine, ran_on, some_path, states
+from torch import nn
+from torch.nn.utils import parametrizations, parametrize
+
+import neuralcde as nc
+from neuralcde._native import kernels
+from neuralcde.fields import as_field
+from neuralcde.engine import lower_flow, lower_jump
+from neuralcde.solve import Flow, solve
+
+HIDDEN, CHANNELS = 4, 3
+
+
+@pytest.fixture
+def path():
+    return some_path(41, scheme="linear", channels=CHANNELS)
+
+
+def layers(*extra):
+    return nn.Sequential(
+        nn.Linear(HIDDEN, 5), *extra, nn.Linear(5, HIDDEN * CHANNELS), nn.Tanh(), nn.Unflatten(-1, (HIDDEN, CHANNELS))
+    ).double()
+
+
+class Subclass(nc.MLPField):
+    def forward(self, t, z):
+        return 2 * super().forward(t, z)
+
+
+class OtherProd(nc.MLPField):
+    def prod(self, t, z, dx):
+        return 2 * super().prod(t, z, dx)
+
+
+class Counting(nc.VectorField):
+    """Arbitrary Python: a counter, branches, the time."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.calls = layers(), 0
+
+    def forward(self, t, z):
+        self.calls += 1
+        factor = 1.0 if self.calls % 2 else 0.5
+        return factor * self.inner(z) * torch.cos(t)[:, None, None]
+
+
+def hooked():
+    field = nc.MLPField(CHANNELS, HIDDEN, width=5).double()
+    field.layers[2].register_forward_hook(lambda module, inputs, output: 2 * output)
+    return field
+
+
+def replaced():
+    field = nc.MLPField(CHANNELS, HIDDEN, width=5).double()
+    original = field.layers[0].forward
+    field.layers[0].forward = lambda z: original(z) + 1
+    return field
+
+
+def replaced_prod():
+    field = nc.MLPField(CHANNELS, HIDDEN, width=5).double()
+    field.prod = types.MethodType(lambda self, t, z, dx: 3 * nc.VectorField.prod(self, t, z, dx), field)
+    return field
+
+
+def parametrized():
+    return nn.Sequential(*[parametrizations.weight_norm(x) if isinstance(x, nn.Linear) else x for x in layers()])
+
+
+def pruned():
+    field = layers()
+    parametrize.register_parametrization(field[0], "weight", Doubled())
+    return field
+
+
+class Doubled(nn.Module):
+    def forward(self, x):
+        return 2 * x
+
+
+def closure():
+    inner = layers()
+
+    def f(t, z):
+        return inner(z) * 2
+
+    return f
+
+
+NOT_LOWERED = {
+    "closure": (closure, "f is a function, not a composition of layers"),
+    "lambda": (lambda: (lambda inner: lambda t, z: inner(z))(layers()), "<lambda> is a function"),
+    "subclass": (lambda: Subclass(CHANNELS, HIDDEN, width=5).double(), "Subclass is not a module that the engine knows"),
+    "other prod": (lambda: OtherProd(CHANNELS, HIDDEN, width=5).double(), "OtherProd is not a module"),
+    "arbitrary Python": (Counting, "Counting is not a module that the engine knows"),
+    "hooks": (hooked, "Linear has hooks"),
+    "replaced forward": (replaced, "the forward of a Linear was replaced"),
+    "replaced prod": (replaced_prod, "the forward of a MLPField was replaced"),
+    "weight norm": (parametrized, "ParametrizedLinear is not a layer that the engine knows"),
+    "parametrization": (pruned, "ParametrizedLinear is not a layer"),
+    "layer norm": (lambda: layers(nn.LayerNorm(5)), "LayerNorm is not a layer that the engine knows"),
+    "dropout": (lambda: layers(nn.Dropout(0.5)).eval(), "Dropout is not a layer"),
+    "leaky": (lambda: layers(nn.LeakyReLU()), "LeakyReLU is not a layer"),
+    "another softplus": (lambda: layers(nn.Softplus(beta=2.0)), "Softplus is not a layer"),
+    "a cut-off of its own": (lambda: layers(nn.Softplus(threshold=5.0)), "Softplus is not a layer"),
+    "no end": (
+        lambda: nn.Sequential(nn.Linear(HIDDEN, HIDDEN * CHANNELS), Shaped()).double(),
+        r"does not end in nn.Unflatten\(-1, \(4, 3\)\)",
+    ),
+    "another unflatten": (
+        lambda: nn.Sequential(nn.Linear(HIDDEN, HIDDEN * CHANNELS), nn.Unflatten(-1, (HIDDEN, -1))).double(),
+        "does not end in nn.Unflatten",
+    ),
+}
+
+
+class Shaped(nn.Module):
+    def forward(self, x):
+        return x.reshape(-1, HIDDEN, CHANNELS)
+
+
+def by_hand(field, path, z0):
+    """One Euler step a gap, with nothing of the library but the field's own product."""
+    field = as_field(field)
+    out = []
+    for i, series in enumerate(path.series):
+        z, since = z0[i : i + 1], series.times - series.times[0]
+        for k in range(len(since) - 1):
+            rise = path[i].increment(series.times[k].item(), series.times[k + 1].item())
+            z = z + field.prod(since[k : k + 1], z, rise)
+        out.append(z)
+    return torch.cat(out)
+
+
+@pytest.mark.parametrize("name", NOT_LOWERED)
+def test_what_is_not_known_to_the_letter_runs_on_torch(name, path, monkeypatch):
+    on_engine(monkeypatch, "native")
+    torch.manual_seed(0)
+    make, reason = NOT_LOWERED[name]
+    field, z0 = make(), states(path, HIDDEN)
+    expected = by_hand(copy.deepcopy(field), path[0], z0[:1])
+    solution = nc.solve_cde(path[0], field, z0[:1], solver="euler")
+    assert solution.stats.engine.startswith("torch: ")
+    if kernels is not None:
+        assert re.search(reason, solution.stats.engine)
+    torch.testing.assert_close(solution.last, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_global_hooks_are_respected(path, monkeypatch):
+    on_engine(monkeypatch, "native")
+    seen = []
+    field, z0 = mlp(path, HIDDEN), states(path, HIDDEN)
+    handle = nn.modules.module.register_module_forward_hook(lambda module, inputs, output: seen.append(module))
+    try:
+        solution = nc.solve_cde(path, field, z0)
+    finally:
+        handle.remove()
+    assert solution.stats.engine.startswith("torch: ")
+    assert seen
+    assert nc.solve_cde(path, field, z0).stats.engine != solution.stats.engine or kernels is None
+
+
+def lowered():
+    yield "mlp", nc.MLPField(CHANNELS, HIDDEN).double()
+    yield "low rank", nc.LowRankField(CHANNELS, HIDDEN, rank=2).double()
+    yield "sequential", layers(nn.SiLU(), nn.Identity(), nn.Softplus())
+    yield "nested", nn.Sequential(nn.Sequential(nn.Linear(HIDDEN, 12)), nn.ReLU(), nn.Unflatten(1, (HIDDEN, CHANNELS))).double()
+    yield "in place", layers(nn.ReLU(inplace=True))
+
+
+@pytest.mark.skipif(kernels is None, reason="the native kernels were not built or are turned off")
+@pytest.mark.parametrize(("name", "field"), list(lowered()))
+def test_what_is_lowered(name, field, path, monkeypatch):
+    on_engine(monkeypatch, "native")
+    z0 = states(path, HIDDEN)
+    solution = nc.solve_cde(path, field, z0, solver="euler")
+    assert ran_on(solution, "native")
+    torch.testing.assert_close(solution.last[:1], by_hand(field, path[0], z0[:1]), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.skipif(kernels is None, reason="the native kernels were not built or are turned off")
+def test_the_engine_reads_the_weights_of_now(path, monkeypatch):
+    """Changed in place, replaced, loaded, moved to another precision and back: a program is made anew for every solve."""
+    on_engine(monkeypatch, "native")
+    field, z0 = mlp(path, HIDDEN), states(path, HIDDEN)
+    results = [nc.solve_cde(path, field, z0).last]
+    with torch.no_grad():
+        field.layers[0].weight.mul_(2)
+    results.append(nc.solve_cde(path, field, z0).last)
+    field.layers[0].weight = nn.Parameter(-field.layers[0].weight.detach())
+    results.append(nc.solve_cde(path, field, z0).last)
+    field.layers[1] = nn.Sigmoid()
+    results.append(nc.solve_cde(path, field, z0).last)
+    for before, after in zip(results[:-1], results[1:], strict=True):
+        assert (before - after).abs().max() > 1e-6
+    on_engine(monkeypatch, "torch")
+    torch.testing.assert_close(results[-1], nc.solve_cde(path, field, z0).last, rtol=1e-10, atol=1e-10)
+
+
+def test_why_the_engine_did_not_run(path, monkeypatch):
+    """Reasons that lie in the solve, not in the field."""
+    on_engine(monkeypatch, "native")
+    if kernels is None:
+        assert nc.solve_cde(path, mlp(path, HIDDEN), states(path, HIDDEN)).stats.engine == "torch: no native kernels"
+        return
+    field, z0 = mlp(path, HIDDEN), states(path, HIDDEN)
+
+    def engine(**options):
+        return nc.solve_cde(path, field, z0, **options).stats.engine
+
+    assert engine() == f"native ({kernels.level()})"
+    assert engine(gradient="backprop") == "torch: backprop differentiates the plain loop"
+    assert engine(gradient="backsolve") == f"native ({kernels.level()}) forward, torch backward"
+    with torch.no_grad():
+        assert engine(gradient="backprop") == engine(gradient="backsolve") == f"native ({kernels.level()})"
+    seventeen = nc.Tableau("long", 1, "", a=tuple((0.0,) * i for i in range(17)), b=(1.0, *[0.0] * 16), c=(0.0,) * 17)
+    assert engine(solver=seventeen) == "torch: long has more than 16 stages"
+    on_engine(monkeypatch, "torch")
+    assert engine() == "torch: NEURALCDE_ENGINE=torch"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_runs_on_torch(dtype, path, monkeypatch):
+    """With weights, and for layers without any. (Series are never in half precision; coefficients may be.)"""
+    on_engine(monkeypatch, "native")
+    half = dataclasses.replace(path, coefficients=path.coefficients.to(dtype))
+    for field in (mlp(half, HIDDEN), lambda t, z: torch.tanh(z)[..., None].expand(-1, -1, CHANNELS)):
+        solution = nc.solve_cde(half, field, states(half, HIDDEN))
+        assert solution.stats.engine.startswith("torch: ")
+        assert solution.last.dtype == dtype
+    one = dataclasses.replace(half, coefficients=half.coefficients[..., :1])
+    bare = nn.Sequential(nn.Tanh(), nn.Unflatten(-1, (2, 1)))
+    assert nc.solve_cde(one, bare, states(one, 2)).last.dtype == dtype
+
+
+def test_inside_torch_func(path, monkeypatch):
+    """torch.func differentiates the plain loop; the engine's own gradient says the same."""
+    on_engine(monkeypatch, "native")
+    field, z0 = mlp(path, HIDDEN), states(path, HIDDEN).requires_grad_()
+
+    def loss(z0):
+        return nc.solve_cde(path, field, z0, gradient="backprop").last.square().sum()
+
+    found = torch.func.grad(loss)(z0.detach())
+    nc.solve_cde(path, field, z0).last.square().sum().backward()
+    torch.testing.assert_close(found, z0.grad, rtol=1e-10, atol=1e-10)
+
+
+def test_reasons_are_strings_and_programs_are_programs():
+    assert lower_flow(nn.Linear(4, 4), 4, 3) == "Linear is not a module that the engine knows"
+    assert lower_jump(nn.GRUCell(3, 4), 4, 3) == "GRUCell is not a module that the engine knows"
+    program = lower_jump(GatedCell(3, 4), 4, 3)
+    assert len(program.parameters) == 5
+    assert lower_jump(GatedCell(3, 4), 4, 2).startswith("a weight of shape (4, 3) does not fit 2 inputs")
+    assert lower_flow(GatedCell(3, 4).half(), 4, 3) == "a parameter is torch.float16 on cpu"
+    assert lower_flow(GatedCell(3, 4).to("meta"), 4, 3) == "a parameter is torch.float32 on meta"
+
+
+def test_a_flow_in_time_is_not_a_matrix(path):
+    with pytest.raises(TypeError, match="needs a module h.t, z, X. -> .batch, hidden., but MLPField gives a matrix"):
+        Flow(nc.MLPField(CHANNELS, HIDDEN), controlled=False)
+    wide = Driven(CHANNELS, HIDDEN).double()
+    wide.inner = nn.Linear(HIDDEN + CHANNELS, 1).double()
+    wide.forward = lambda t, z, x: torch.zeros(len(z), 1, dtype=z.dtype)
+    with pytest.raises(ValueError, match=r"Driven changes z of shape \(5, 4\) by \(5, 1\)"):
+        solve(path, states(path, HIDDEN), flow=Flow(wide, controlled=False))

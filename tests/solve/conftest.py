@@ -1,0 +1,13 @@
+import pytest
+from solve_cases import on_engine
+
+from neuralcde._native import kernels
+
+
+@pytest.fixture(params=["native", "torch"])
+def engine(request, monkeypatch):
+    """Solves on the native engine, and on plain torch."""
+    if request.param == "native" and kernels is None:
+        pytest.skip("the native kernels were not built or are turned off")
+    on_engine(monkeypatch, request.param)
+    return request.param

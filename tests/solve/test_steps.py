@@ -1,0 +1,207 @@
+"""Where the steps lie: their number, their place in the pieces, and that f and X are asked there and nowhere else."""
+
+import math
+
+import pytest
+import torch
+from ragged_cases import SCHEMES, random_series
+from solve_cases import SOLVERS, mlp, some_jump, some_path, states
+
+import neuralcde as nc
+from neuralcde.solve import adaptive, backsolve, loop, solve, solvers
+from neuralcde.solve.loop import Flow
+from neuralcde.solve.steps import fixed_grid
+
+
+class Recorder(nc.VectorField):
+    """A smooth field of time and state that writes down when it was asked, and for how many series."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.channels, self.times = channels, []
+
+    def forward(self, t, z):
+        self.times.append(t.detach().double())
+        return torch.sin(z + t[:, None])[..., None] * torch.linspace(0.5, 1, self.channels, dtype=z.dtype)
+
+    @property
+    def evaluations(self):
+        return sum(len(t) for t in self.times)
+
+
+STEPS = {
+    "at knots": (nc.AtKnots(), "rk4"),
+    "substeps": (nc.AtKnots(substeps=3), "heun"),
+    "fixed": (nc.FixedSteps(0.3), "dopri5"),
+    "adaptive": (nc.Adaptive(rtol=1e-3), "tsit5"),
+}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("steps", STEPS)
+def test_nothing_is_asked_outside_the_interval(steps, scheme, monkeypatch):
+    """Neither f at a time outside, nor X at a place outside the piece, there and back."""
+    places = []
+
+    def recorded(pieces, u, length, controlled, drive_at=loop.drive_at):
+        places.append(u.detach())
+        return drive_at(pieces, u, length, controlled)
+
+    for module in (loop, adaptive, backsolve):
+        monkeypatch.setattr(module, "drive_at", recorded)
+    chosen, solver = STEPS[steps]
+    for seed in range(3):
+        path = some_path(seed, scheme=scheme, count=1, start=100.0)
+        field, z0 = Recorder(path.channels), states(path, 2).requires_grad_()
+        low, high = path.interval[0].tolist()
+        asked = torch.linspace(low, high, 7, dtype=torch.float64)
+        solution = nc.solve_cde(path, field, z0, solver=solver, steps=chosen, gradient="backsolve", save=asked)
+        forwards = field.evaluations
+        (solution.at_times.sum() + solution.last.sum()).backward()
+        assert field.evaluations > forwards
+        times, u = torch.cat(field.times), torch.cat(places)
+        assert 0 <= times.min()
+        assert times.max() <= (high - low) * (1 + 1e-14)
+        assert 0 <= u.min()
+        assert u.max() <= 1 + 1e-14
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_f_is_called_stages_times_steps_times(solver):
+    """For every series its own number, and never once more to look at its shape."""
+    path = some_path(3, rows=(1, 6))
+    for steps in (nc.AtKnots(), nc.AtKnots(substeps=2), nc.FixedSteps(0.4)):
+        field = Recorder(path.channels)
+        stats = nc.solve_cde(path, field, states(path, 2), solver=solver, steps=steps).stats
+        taken = fixed_grid(path, steps).offsets.diff()
+        stages = {"euler": 1, "midpoint": 2, "heun": 2, "ralston": 2, "rk4": 4, "dopri5": 6, "tsit5": 6}[solver]
+        assert stats.accepted.tolist() == taken.tolist()
+        assert stats.evaluations.tolist() == (stages * taken).tolist()
+        assert stats.rejected.tolist() == [0] * len(path)
+        assert field.evaluations == stats.evaluations.sum()
+
+
+@pytest.mark.parametrize("with_jumps", [False, True])
+def test_extra_events_cost_no_evaluations(with_jumps):
+    """Backsolve keeps the states before jumps, and asked times lie between steps: neither makes the loop call f more."""
+    path = some_path(4, rows=(2, 6))
+    jump = some_jump(path, 2) if with_jumps else None
+    field, z0 = Recorder(path.channels), states(path, 2).requires_grad_()
+    solution = solve(path, z0, flow=Flow(field), jump=jump, gradient="backsolve", save="knots")
+    assert field.evaluations == solution.stats.evaluations.sum() == 4 * (path.series.lengths - 1).sum()
+    asked = path.interval[:, :1]  # at the start: no step
+    before = field.evaluations
+    solve(path, z0, flow=Flow(field), jump=jump, save=asked)
+    assert field.evaluations == 2 * before
+
+
+@pytest.mark.parametrize("solver", ["dopri5", "tsit5"])
+def test_evaluations_under_adaptive(solver):
+    """All seven stages of a step that was tried, but for the first where it is known: after a rejected step, and inside
+    a piece, where it is the last of the step before. Then six a step along the accepted ones."""
+    path = some_path(5, rows=(2, 5))
+    field = Recorder(path.channels)
+    stats = nc.solve_cde(path, field, states(path, 2), solver=solver, steps=nc.Adaptive(1e-7, 1e-9)).stats
+    assert field.evaluations == stats.evaluations.sum()
+    assert (stats.rejected > 0).any()
+    pieces = path.piece_offsets.diff()
+    assert (stats.accepted > pieces).all()
+    tried = stats.accepted + stats.rejected
+    assert stats.evaluations.tolist() == (7 * pieces + 6 * (tried - pieces) + 6 * stats.accepted).tolist()
+
+
+def test_at_knots_takes_a_step_a_gap():
+    path = some_path(6, scheme="linear", rows=(2, 9))
+    grid = fixed_grid(path, nc.AtKnots())
+    assert grid.offsets.diff().tolist() == (path.series.lengths - 1).tolist()
+    assert (grid.length == 1).all()
+    grid = fixed_grid(path, nc.AtKnots(substeps=4))
+    assert grid.offsets.diff().tolist() == (4 * (path.series.lengths - 1)).tolist()
+    assert grid.start[:4].tolist() == [0, 0.25, 0.5, 0.75]
+    assert grid.piece[:5].tolist() == [0, 0, 0, 0, 1]
+
+
+def test_fixed_steps_are_no_longer_than_their_size_and_end_at_knots():
+    series = nc.IrregularSeries.from_list([([0.0, 1.0, 3.5, 3.6], [[0.0], [1.0], [2.0], [3.0]]), ([7.0, 8.5], [[0.0], [1.0]])])
+    path = nc.linear(series)
+    grid = fixed_grid(path, nc.FixedSteps(0.5))
+    assert grid.offsets.tolist() == [0, 8, 11]
+    assert grid.piece.tolist() == [0] * 2 + [1] * 5 + [2] + [3] * 3
+    durations = path.durations[grid.piece] * grid.length
+    assert durations.tolist() == pytest.approx([0.5] * 7 + [0.1] + [0.5] * 3)
+    # a size that divides the gap, but for rounding, adds no tiny step
+    assert len(fixed_grid(path[1], nc.FixedSteps(0.1)).piece) == 15
+    assert len(fixed_grid(nc.rectilinear(series), nc.FixedSteps(0.5)).piece) == 11 + 4
+
+
+def test_fixed_steps_of_the_gap_are_steps_at_knots(engine):
+    path = some_path(7, scheme="natural_cubic", gaps=lambda rng, count: rng.choice([0.5, 1.0, 1.5], count))
+    field, z0 = mlp(path, 4), states(path, 4)
+    every = [0.5, 1.0, 2.0]
+    last = {size: nc.solve_cde(path, field, z0, steps=nc.FixedSteps(size)).last for size in every}
+    assert torch.equal(last[2.0], nc.solve_cde(path, field, z0).last)
+    assert (last[0.5] - last[2.0]).abs().max() > 0
+
+
+def test_a_series_pays_for_its_own_gaps_only():
+    """54 steps for 55 observations, whatever the clock of its batch mates."""
+    dense, sparse = torch.linspace(0, 1, 55, dtype=torch.float64), torch.tensor([0.0, 1000.0], dtype=torch.float64)
+    path = nc.linear(nc.IrregularSeries.from_list([(t, torch.sin(t)[:, None]) for t in (dense, sparse)], dtype=torch.float64))
+    stats = nc.solve_cde(path, mlp(path, 2), states(path, 2)).stats
+    assert stats.accepted.tolist() == [54, 1]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: nc.AtKnots(substeps=0), "substeps must be an integer of at least 1, got 0"),
+        (lambda: nc.AtKnots(substeps=1.5), "substeps must be an integer of at least 1, got 1.5"),
+        (lambda: nc.FixedSteps(0.0), "size must be positive, got 0.0"),
+        (lambda: nc.FixedSteps(math.nan), "size must be positive, got nan"),
+        (lambda: nc.Adaptive(rtol=-1.0), "rtol and atol must be >= 0 and not both 0"),
+        (lambda: nc.Adaptive(rtol=0.0, atol=0.0), "not both 0"),
+        (lambda: nc.Adaptive(rtol=math.nan), "rtol and atol"),
+        (lambda: nc.Adaptive(max_steps=0), "max_steps must be an integer of at least 1, got 0"),
+        (lambda: nc.Checkpoint(every=0), "every must be an integer of at least 1, got 0"),
+    ],
+)
+def test_options_out_of_range(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_too_many_fixed_steps_are_refused_before_they_are_made():
+    path = nc.linear(nc.IrregularSeries.from_list([([0.0, 1e9], [[0.0], [1.0]])]))
+    with pytest.raises(ValueError, match=r"FixedSteps\(1e-06\) would take 1e\+15 steps over gaps of up to 1e\+09"):
+        nc.solve_cde(path, nc.MLPField(1, 2), torch.zeros(1, 2), steps=nc.FixedSteps(1e-6))
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_steps_are_right_for_ragged_random_batches(solver):
+    """Every series alone, walked by hand with the tableau, against the batch."""
+    method = solvers[solver]
+    path = some_path(8, scheme="hermite", rows=(1, 5))
+    field, z0 = Recorder(path.channels), states(path, 2)
+    found = nc.solve_cde(path, field, z0, solver=solver, steps=nc.AtKnots(substeps=2)).last
+    for i in range(len(path)):
+        one, z = path[i], z0[i : i + 1]
+        knots = one.knots
+        for left, right in zip(knots[:-1], knots[1:], strict=True):
+            for part in range(2):
+                h = (right - left) / 2
+                start, stages = left + part * h, []
+                for row, node in zip(method.a[: method.stages], method.c, strict=False):
+                    y = z + sum((w * k for w, k in zip(row, stages, strict=True)), torch.zeros_like(z))
+                    t = start + node * h
+                    slope = one.derivative(t, side="left" if t > left + h / 4 else "right")
+                    stages.append(field.prod(t[None] - knots[0], y, slope) * h)
+                z = z + sum(w * k for w, k in zip(method.b, stages, strict=True))
+        torch.testing.assert_close(found[i : i + 1], z, rtol=1e-11, atol=1e-11)
+
+
+def test_the_halved_grid_has_the_middles():
+    path = nc.linear(random_series(9, count=2, rows=(3, 3), dtype=torch.float64))
+    grid = fixed_grid(path, nc.AtKnots(substeps=2)).halved()
+    assert grid.offsets.tolist() == [0, 8, 16]
+    assert grid.start[:4].tolist() == [0, 0.25, 0.5, 0.75]
+    assert set(grid.length.tolist()) == {0.25}
