@@ -31,6 +31,7 @@ struct ProgramSpec {
 
 ProgramSpec make_program(Array<const int64_t, 2> ops, Array<const double, 2> numbers, int features, int input,
                          int output) {
+    require(ops.shape(0) > 0, "a program needs operations");
     require(ops.shape(1) == 10 && numbers.shape(1) == 2 && ops.shape(0) == numbers.shape(0),
             "ops must have ten columns and numbers two");
     require(features > 0 && features < (1 << 24) && input >= 0 && input <= features && output >= 0 && output <= features,
@@ -143,6 +144,8 @@ class Solve {
         check_order(order.data(), event_offsets.data(), saved_offsets.data(), saved_event.data());
         require(registers == 1 || registers == 2, "a tile is one or two registers wide");
         require(every >= 0, "every must not be negative");
+        const int64_t most = p.series ? event_offsets.data()[order.data()[0] + 1] - event_offsets.data()[order.data()[0]] : 1;
+        every = std::min(every, most);  // more events between checkpoints than there are is one checkpoint a series
         p.registers = registers, p.threads = threads, p.every = every;
         const int64_t width = engine<Real>().lanes * registers;
         int64_t kept = 0;

@@ -3,12 +3,12 @@
 import dataclasses
 
 import torch
-from ragged_cases import SCHEMES, random_series
 from torch import nn
 
 import neuralcde as nc
 from neuralcde.engine import Region, lowers
 from neuralcde.solve import Flow, Jump, solve, solvers
+from ragged_cases import SCHEMES, random_series
 
 SOLVERS = list(solvers)
 EXACT_ON_CUBICS = ["ralston", "rk4", "dopri5", "tsit5"]  # their quadrature is exact for the derivative of a cubic
@@ -178,7 +178,9 @@ class Case:
             parts.append(solution.at_knots)
         if save == "dense":
             low, high = self.path.interval.detach().unbind(1)
-            asked = low[:, None] + (high - low)[:, None] * torch.tensor([0.9, 0.0, 0.3, 0.301, 1.0], dtype=torch.float64)
+            asked = low[:, None] + (high - low)[:, None] * torch.tensor(
+                [0.9, 0.0, 0.3, 0.301, 1.0], dtype=torch.float64
+            )
             parts.append(solution.evaluate(asked).flatten(0, 1))
         return solution, torch.cat(parts)
 

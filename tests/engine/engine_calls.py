@@ -2,11 +2,11 @@
 
 import numpy as np
 import torch
-from solve_cases import GatedCell
 
 import neuralcde as nc
 from neuralcde._native import kernels
 from neuralcde.engine import lower_flow, lower_jump
+from solve_cases import GatedCell
 
 NUMBERS = [-(2**63), -(2**40), -(2**31), -7, -1, 0, 1, 2, 3, 7, 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1]
 
@@ -17,14 +17,21 @@ class EngineCall:
     def __init__(self, rng):
         self.rng = rng
         self.real = torch.float32 if rng.random() < 0.5 else torch.float64
-        series, hidden, channels, features = rng.integers(0, 20), rng.integers(1, 6), rng.integers(1, 5), rng.integers(1, 4)
+        series, hidden, channels, features = (
+            rng.integers(0, 20),
+            rng.integers(1, 6),
+            rng.integers(1, 5),
+            rng.integers(1, 4),
+        )
         steps = rng.integers(0, 5, series)
         events = np.concatenate([[0], (steps + 1).cumsum()]).astype(np.int64)
         pieces, rows = int(steps.sum()) + 1, int(events[-1]) + 1
         total, stages = int(events[-1]), int(rng.integers(1, 8))
         last = np.isin(np.arange(total), events[1:] - 1)
         self.programs = {
-            "flow": lower_flow(nc.MLPField(int(channels), int(hidden), width=3, depth=1).to(self.real), hidden, channels),
+            "flow": lower_flow(
+                nc.MLPField(int(channels), int(hidden), width=3, depth=1).to(self.real), hidden, channels
+            ),
             "jump": lower_jump(GatedCell(int(features), int(hidden)).to(self.real), hidden, features),
         }
         present = {name: rng.random() < 0.8 for name in self.programs}
@@ -53,7 +60,9 @@ class EngineCall:
             "duration": torch.rand(total, dtype=torch.float64),
             "jump_row": torch.from_numpy(rng.integers(-1, rows, total)),
             "order": torch.from_numpy(order),
-            "saved_offsets": torch.from_numpy(np.concatenate([[0], np.cumsum([len(s) for s in saved])]).astype(np.int64)),
+            "saved_offsets": torch.from_numpy(
+                np.concatenate([[0], np.cumsum([len(s) for s in saved])]).astype(np.int64)
+            ),
             "saved_event": torch.from_numpy(np.concatenate([np.zeros(0, dtype=np.int64), *saved])),
             "every": every,
             "checkpoints": torch.empty(kept * width * int(hidden), dtype=self.real),
@@ -79,7 +88,13 @@ class EngineCall:
 
     def program(self, name, **changes):
         made = self.programs[name]
-        parts = {"ops": made.ops, "numbers": made.numbers, "features": made.features, "input": made.input, "output": made.output}
+        parts = {
+            "ops": made.ops,
+            "numbers": made.numbers,
+            "features": made.features,
+            "input": made.input,
+            "output": made.output,
+        }
         return kernels.Program(*{**parts, **changes}.values())
 
     def __call__(self):
@@ -88,6 +103,17 @@ class EngineCall:
         call.forward(*self.forward.values())
         if isinstance(self.solve["every"], int) and self.solve["every"] > 0:
             call.backward(*self.backward.values())
+
+
+def whole_call():
+    """A right call of some series, with a flow, a jump and gradients."""
+    seed = 0
+    while True:
+        call = EngineCall(np.random.default_rng(seed))
+        parts = call.solve["flow"], call.solve["jump"], call.solve["every"], len(call.solve["saved_event"]) > 2
+        if all(parts) and len(call.solve["initial"]) > 2:
+            return call
+        seed += 1
 
 
 def wrong_tensor(rng, x):

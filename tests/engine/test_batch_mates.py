@@ -4,12 +4,12 @@ import dataclasses
 
 import pytest
 import torch
-from solve_cases import Case, mlp, on_engine, some_flow, some_jump, some_path, states
 
 import neuralcde as nc
 from neuralcde._native import kernels
 from neuralcde.engine import native
 from neuralcde.solve import Flow, Jump, solve
+from solve_cases import Case, mlp, on_engine, some_flow, some_jump, some_path, states
 
 DTYPES = [torch.float32, torch.float64]
 

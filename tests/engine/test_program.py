@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from solve_cases import Case, largest_difference, on_engine, ran_on, some_path, states
 from torch import nn
 
 from neuralcde._native import kernels
 from neuralcde.engine import ProgramBuilder, Region, lowers
 from neuralcde.solve import Flow, Jump
+from solve_cases import Case, largest_difference, on_engine, ran_on, some_path, states
 
 SIZE = 3  # of the state and of the input
 FUNCTIONS = {
@@ -67,7 +67,9 @@ operation("nothing but the state", lambda self, z, x: z, lambda b, op: b.state)
 operation("nothing but the input", lambda self, z, x: x, lambda b, op: b.input)
 operation("linear", lambda self, z, x: z @ self.weight.T, lambda b, op: b.linear(b.state, op.weight, None))
 operation(
-    "linear of the input", lambda self, z, x: x @ self.weight.T + self.bias, lambda b, op: b.linear(b.input, op.weight, op.bias)
+    "linear of the input",
+    lambda self, z, x: x @ self.weight.T + self.bias,
+    lambda b, op: b.linear(b.input, op.weight, op.bias),
 )
 operation("multiply", lambda self, z, x: z * x, lambda b, op: b.multiply(b.state, b.input))
 operation("square", lambda self, z, x: z * z, lambda b, op: b.multiply(b.state, b.state))
@@ -172,9 +174,15 @@ def refusals():
     # a value that the way back needs may not be overwritten
     yield "onto must hold 3 results", lambda b: b.linear(b.state, weight, bias, onto=b.state)
     yield "onto must hold 3 results", lambda b: b.linear(b.state, weight, bias, onto=b.input)
-    yield "onto must hold 3 results", lambda b: b.linear(b.state, weight, bias, onto=b.linear(b.state, weight, None, "tanh"))
+    yield (
+        "onto must hold 3 results",
+        lambda b: b.linear(b.state, weight, bias, onto=b.linear(b.state, weight, None, "tanh")),
+    )
     yield "onto must hold 3 results", lambda b: b.linear(b.state, weight, bias, onto=b.apply("tanh", b.state))
-    yield "onto must hold 2 results", lambda b: b.linear(b.state, weight[:2], None, onto=b.linear(b.state, weight, bias))
+    yield (
+        "onto must hold 2 results",
+        lambda b: b.linear(b.state, weight[:2], None, onto=b.linear(b.state, weight, bias)),
+    )
 
     def read_in_between(b):
         sums = b.linear(b.state, weight, bias)

@@ -152,7 +152,7 @@ def test_blocks_do_not_matter(build, monkeypatch):
 
 def test_threads_do_not_matter(build):
     """20,000 rows are enough for the kernels to use both threads."""
-    series = random_series(12, count=2000, rows=(1, 20), channels=2)
+    series = random_series(12, count=500, rows=(1, 80), channels=2)
     before = torch.get_num_threads()
     try:
         paths = []

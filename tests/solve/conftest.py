@@ -1,7 +1,7 @@
 import pytest
-from solve_cases import on_engine
 
 from neuralcde._native import kernels
+from solve_cases import on_engine
 
 
 @pytest.fixture(params=["native", "torch"])

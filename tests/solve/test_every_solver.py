@@ -5,6 +5,9 @@ import math
 import pytest
 import torch
 from closed_forms import CLOSED_FORMS
+
+import neuralcde as nc
+from neuralcde.solve import solvers
 from ragged_cases import SCHEMES, random_series
 from solve_cases import (
     CUBIC,
@@ -18,9 +21,6 @@ from solve_cases import (
     some_path,
     states,
 )
-
-import neuralcde as nc
-from neuralcde.solve import solvers
 
 
 def rise(path):
@@ -100,7 +100,9 @@ def test_order_against_a_closed_form(solver):
     order = solvers[solver].order
     substeps = {1: 16, 2: 8, 4: 2, 5: 3}[order]
     coarse, fine = (
-        (nc.solve_cde(path, form.field, form.z0(3), solver=solver, steps=nc.AtKnots(substeps=k)).last - exact).abs().max()
+        (nc.solve_cde(path, form.field, form.z0(3), solver=solver, steps=nc.AtKnots(substeps=k)).last - exact)
+        .abs()
+        .max()
         for k in (substeps, 2 * substeps)
     )
     assert fine > 1e-14
@@ -126,7 +128,9 @@ def test_area_under_a_broken_line():
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_t_is_the_time_since_the_start_of_each_series(solver):
     """dz = cos(t) dt along the time channel: z = sin(t - t_0), for series that start at different times."""
-    pairs = [(start + torch.linspace(0, 2, n, dtype=torch.float64), torch.zeros(n, 1)) for start, n in ((-3.0, 4), (1e9, 6))]
+    pairs = [
+        (start + torch.linspace(0, 2, n, dtype=torch.float64), torch.zeros(n, 1)) for start, n in ((-3.0, 4), (1e9, 6))
+    ]
     path = nc.linear(nc.IrregularSeries.from_list(pairs, dtype=torch.float64).with_channels())
 
     def field(t, z):
@@ -141,7 +145,12 @@ def test_t_is_the_time_since_the_start_of_each_series(solver):
 def test_a_tableau_of_ones_own():
     """The classic fourth-order method, which is not the rk4 here."""
     classic = nc.Tableau(
-        "classic", 4, "Kutta 1901", a=((), (0.5,), (0.0, 0.5), (0.0, 0.0, 1.0)), b=(1 / 6, 1 / 3, 1 / 3, 1 / 6), c=(0, 0.5, 0.5, 1)
+        "classic",
+        4,
+        "Kutta 1901",
+        a=((), (0.5,), (0.0, 0.5), (0.0, 0.0, 1.0)),
+        b=(1 / 6, 1 / 3, 1 / 3, 1 / 6),
+        c=(0, 0.5, 0.5, 1),
     )
     path = smooth_path()
     field, z0 = mlp(path, 3), states(path, 3)

@@ -5,11 +5,11 @@ from functools import partial
 
 import pytest
 import torch
-from ragged_cases import random_series
-from solve_cases import Autonomous, mlp, states
 
 import neuralcde as nc
 from neuralcde.solve import Flow, solve
+from ragged_cases import random_series
+from solve_cases import Autonomous, mlp, states
 
 FINE = {"solver": "tsit5", "steps": nc.AtKnots(substeps=6)}
 

@@ -1,16 +1,17 @@
 """Where the steps lie: their number, their place in the pieces, and that f and X are asked there and nowhere else."""
 
+import itertools
 import math
 
 import pytest
 import torch
-from ragged_cases import SCHEMES, random_series
-from solve_cases import SOLVERS, mlp, some_jump, some_path, states
 
 import neuralcde as nc
 from neuralcde.solve import adaptive, backsolve, loop, solve, solvers
 from neuralcde.solve.loop import Flow
 from neuralcde.solve.steps import fixed_grid
+from ragged_cases import SCHEMES, random_series
+from solve_cases import SOLVERS, mlp, some_jump, some_path, states
 
 
 class Recorder(nc.VectorField):
@@ -60,9 +61,9 @@ def test_nothing_is_asked_outside_the_interval(steps, scheme, monkeypatch):
         (solution.at_times.sum() + solution.last.sum()).backward()
         assert field.evaluations > forwards
         times, u = torch.cat(field.times), torch.cat(places)
-        assert 0 <= times.min()
+        assert times.min() >= 0
         assert times.max() <= (high - low) * (1 + 1e-14)
-        assert 0 <= u.min()
+        assert u.min() >= 0
         assert u.max() <= 1 + 1e-14
 
 
@@ -122,7 +123,9 @@ def test_at_knots_takes_a_step_a_gap():
 
 
 def test_fixed_steps_are_no_longer_than_their_size_and_end_at_knots():
-    series = nc.IrregularSeries.from_list([([0.0, 1.0, 3.5, 3.6], [[0.0], [1.0], [2.0], [3.0]]), ([7.0, 8.5], [[0.0], [1.0]])])
+    series = nc.IrregularSeries.from_list(
+        [([0.0, 1.0, 3.5, 3.6], [[0.0], [1.0], [2.0], [3.0]]), ([7.0, 8.5], [[0.0], [1.0]])]
+    )
     path = nc.linear(series)
     grid = fixed_grid(path, nc.FixedSteps(0.5))
     assert grid.offsets.tolist() == [0, 8, 11]
@@ -146,7 +149,9 @@ def test_fixed_steps_of_the_gap_are_steps_at_knots(engine):
 def test_a_series_pays_for_its_own_gaps_only():
     """54 steps for 55 observations, whatever the clock of its batch mates."""
     dense, sparse = torch.linspace(0, 1, 55, dtype=torch.float64), torch.tensor([0.0, 1000.0], dtype=torch.float64)
-    path = nc.linear(nc.IrregularSeries.from_list([(t, torch.sin(t)[:, None]) for t in (dense, sparse)], dtype=torch.float64))
+    path = nc.linear(
+        nc.IrregularSeries.from_list([(t, torch.sin(t)[:, None]) for t in (dense, sparse)], dtype=torch.float64)
+    )
     stats = nc.solve_cde(path, mlp(path, 2), states(path, 2)).stats
     assert stats.accepted.tolist() == [54, 1]
 
@@ -186,7 +191,7 @@ def test_steps_are_right_for_ragged_random_batches(solver):
     for i in range(len(path)):
         one, z = path[i], z0[i : i + 1]
         knots = one.knots
-        for left, right in zip(knots[:-1], knots[1:], strict=True):
+        for left, right in itertools.pairwise(knots):
             for part in range(2):
                 h = (right - left) / 2
                 start, stages = left + part * h, []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -45,12 +44,6 @@ class Events:
     def counts(self) -> Int[Tensor, "series"]:
         """Events of each series."""
         return ragged.lengths(self.offsets)
-
-    @property
-    def steps(self) -> Int[Tensor, "series"]:
-        """Steps of each series."""
-        moves = torch.nn.functional.pad((self.piece >= 0).cumsum(0), (1, 0))
-        return moves[self.offsets[1:]] - moves[self.offsets[:-1]]
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from .._native import kernels, level
 from .events import Events, Saved
+from .once import once_differentiable
 from .program import Program
 
 MOST_STAGES = 16  # of a tableau, as engine.hpp has it

@@ -100,22 +100,12 @@ class ControlPath:
     @property
     def durations(self) -> Float[Tensor, "pieces"]:
         """How long each piece lasts, float64: 0 for vertical pieces and for the piece of a series with one row."""
-        offsets, knots = self.series.offsets, self.knots
-        last = torch.zeros_like(knots, dtype=torch.bool)
-        last[offsets[1:] - 1] = True
-        single = ragged.lengths(offsets) == 1
-        gap = torch.nn.functional.pad(knots.diff(), (0, 1)).masked_fill(last, 0.0)
-        keep = ~last
-        keep[offsets[:-1][single]] = True
-        repeat = torch.full_like(offsets[:-1], self.pieces_per_gap).masked_fill(single, 1)[
-            ragged.series_of_rows(offsets)
-        ]
-        pieces = torch.repeat_interleave(gap[keep], repeat[keep])
-        if self.pieces_per_gap == 2:
-            start = torch.repeat_interleave(self.piece_offsets[:-1], ragged.lengths(self.piece_offsets))
-            within = torch.arange(len(pieces), device=self.device) - start
-            pieces = pieces.masked_fill(within % 2 == 1, 0.0)
-        return pieces
+        offsets, knots, firsts = self.series.offsets, self.knots, self.piece_offsets
+        of_piece = ragged.series_of_rows(firsts)
+        within = torch.arange(len(of_piece), device=self.device) - firsts[:-1][of_piece]
+        row = offsets[:-1][of_piece] + within // self.pieces_per_gap
+        gap = knots[torch.minimum(row + 1, (offsets[1:] - 1)[of_piece])] - knots[row]
+        return gap.masked_fill(within % self.pieces_per_gap == 1, 0.0)
 
     def evaluate(self, t: Tensor | float | list[float], *, side: Side = "right") -> Float[Tensor, ...]:
         """X(t): (series, channels) for a scalar, (series, k, channels) for times (k,) shared or (series, k) per series.

@@ -26,8 +26,11 @@ def offsets_of(lengths: Int[Tensor, " series"]) -> Int[Tensor, " bounds"]:
 
 def series_of_rows(offsets: Int[Tensor, " bounds"]) -> Int[Tensor, " rows"]:
     """For every row, the position of its series."""
-    counts = lengths(offsets)
-    return torch.repeat_interleave(torch.arange(len(counts), device=offsets.device), counts)
+    rows = int(offsets[-1])
+    # not repeat_interleave: it wakes torch's thread pool for a handful of rows, and a forked child would wait for it forever
+    starts = torch.zeros(rows + 1, dtype=torch.int64, device=offsets.device)
+    starts.index_add_(0, offsets[1:-1], torch.ones_like(offsets[1:-1]))
+    return starts.cumsum(0)[:rows]
 
 
 def series_name(ids: NDArray[Any], position: int) -> str:
@@ -78,7 +81,7 @@ def select(
     chosen = chosen.to(offsets.device)
     starts, counts = offsets[:-1][chosen], lengths(offsets)[chosen]
     kept = offsets_of(counts)
-    shift = torch.repeat_interleave(starts - kept[:-1], counts)
+    shift = (starts - kept[:-1])[series_of_rows(kept)]
     return torch.arange(len(shift), device=offsets.device) + shift, kept
 
 

@@ -91,9 +91,10 @@ def adaptive_grid(
             u[over], known[over] = 0.0, False
             if jump is not None:
                 within = piece[over] - firsts[over]
-                arrived = within % path.pieces_per_gap == 0
                 row = path.series.offsets[:-1][over] + within // path.pieces_per_gap
-                z[over] = _jump_at(jump, z[over], row, arrived)
+                end = path.series.offsets[1:][over]  # the piece of a series with one row leads to no other
+                arrived = (within % path.pieces_per_gap == 0) & (row < end)
+                z[over] = _jump_at(jump, z[over], torch.minimum(row, end - 1), arrived)
     return Found(_grid(records, count, device), piece - firsts, rejected, evaluations)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
+from torch.func import functional_call
 
-from ..engine import Events, Saved
+from ..engine import Events, Saved, once_differentiable
 from ..fields import FunctionField
 from ..series import ragged
 from .adaptive import GROW, SAFETY, SHRINK
@@ -29,24 +29,14 @@ def solve_with_adjoint(
 
     The forward pass may run on any engine; nothing is kept of it but the states asked for and those before jumps.
     """
-    modules = nn.ModuleList()
-    for part in (
-        None if problem.flow is None else problem.flow.field,
-        None if problem.jump is None else problem.jump.cell,
-    ):
-        if not isinstance(part.function if isinstance(part, FunctionField) else part, nn.Module | None):
-            raise ValueError(
-                'gradient="backsolve" must know the parameters, but the field is a function; '
-                'make it an nn.Module, or use gradient="checkpoint".'
-            )
-        if part is not None:
-            modules.append(part)
-    parameters = [p for p in modules.parameters() if p.requires_grad]  # each once, also if flow and jump share it
+    modules = _Modules(problem)
+    names = [name for name, parameter in modules.named_parameters() if parameter.requires_grad]
+    parameters = [modules.get_parameter(name) for name in names]
     inputs = problem.z0.new_zeros(0, 0) if problem.jump is None else problem.jump.inputs
     events = problem.events
     since = events.time - problem.start[ragged.series_of_rows(events.offsets)]
     times = since, events.length, events.duration
-    fixed = _Fixed(problem, forward, steps if isinstance(steps, Adaptive) else None)
+    fixed = _Fixed(problem, forward, steps if isinstance(steps, Adaptive) else None, modules, names)
     states, failed = _Adjoint.apply(fixed, problem.z0, problem.path.coefficients, inputs, *times, *parameters)  # type: ignore[no-untyped-call]
     return states, failed
 
@@ -58,6 +48,28 @@ class _Fixed:
     problem: Problem
     forward: Forward
     tolerance: Adaptive | None
+    modules: _Modules
+    names: list[str]
+
+
+class _Modules(nn.Module):
+    """Field and cell in one, so that a parameter they share is one parameter."""
+
+    def __init__(self, problem: Problem):
+        super().__init__()
+        self.parts = nn.ModuleList()
+        flow, jump = problem.flow, problem.jump
+        for part in ([] if flow is None else [flow.field]) + ([] if jump is None else [jump.cell]):
+            if isinstance(part, FunctionField) and not isinstance(part.function, nn.Module):
+                raise ValueError(
+                    'gradient="backsolve" must know the parameters, but the field is a function; '
+                    'make it an nn.Module, or use gradient="checkpoint".'
+                )
+            self.parts.append(part)
+
+    def forward(self, function: Callable[..., Tensor], *arguments: Any) -> Tensor:
+        """What the function gives; for `functional_call`."""
+        return function(*arguments)
 
 
 class _Adjoint(torch.autograd.Function):
@@ -83,9 +95,7 @@ class _Adjoint(torch.autograd.Function):
         whole = dataclasses.replace(problem, z0=z0.detach(), events=events, saved=wanted)
         with torch.no_grad():
             states, failed = fixed.forward(whole)
-        ctx.problem, ctx.tolerance, ctx.keys, ctx.asked = whole, fixed.tolerance, keys, places[: len(asked)]
-        ctx.moved, ctx.parameters = moved, parameters
-        # parameters are kept here for autograd to notice changes; the sweep needs the very tensors of the modules
+        ctx.fixed, ctx.problem, ctx.keys, ctx.asked, ctx.moved = fixed, whole, keys, places[: len(asked)], moved
         ctx.save_for_backward(states, coefficients, inputs, *parameters)
         ctx.mark_non_differentiable(failed)
         return states[ctx.asked], failed
@@ -93,23 +103,29 @@ class _Adjoint(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        states, coefficients, inputs, *_parameters = ctx.saved_tensors
+        states, coefficients, inputs, *parameters = ctx.saved_tensors
         to_states = torch.zeros_like(states).index_add(0, ctx.asked, gradient)
         timed = any(ctx.needs_input_grad[4:7])
-        sums = _Sums(coefficients, inputs, len(ctx.problem.events.piece) if timed else 0, ctx.parameters)
-        to_z0 = _sweep(ctx.problem, ctx.tolerance, ctx.keys, states, to_states, sums)
+        sums = _Sums(ctx.fixed, coefficients, inputs, len(ctx.problem.events.piece) if timed else 0, parameters)
+        to_z0 = _sweep(ctx.problem, ctx.fixed.tolerance, ctx.keys, states, to_states, sums)
         to_times = [part[ctx.moved] for part in sums.times] if timed else [None] * 3
         return None, to_z0, sums.coefficients, sums.inputs, *to_times, *sums.parameters
 
 
 class _Sums:
-    """Gradients that gather up along the way."""
+    """Gradients that gather up along the way; and the parameters, apart from their modules: hooks are for the whole sum."""
 
-    def __init__(self, coefficients: Tensor, inputs: Tensor, timed: int, parameters: tuple[Tensor, ...]):
-        self.leaves = parameters
+    def __init__(self, fixed: _Fixed, coefficients: Tensor, inputs: Tensor, timed: int, parameters: list[Tensor]):
+        self.modules = fixed.modules
+        self.leaves = [parameter.detach().requires_grad_() for parameter in parameters]
+        self.named = dict(zip(fixed.names, self.leaves, strict=True))
         self.coefficients, self.inputs = torch.zeros_like(coefficients), torch.zeros_like(inputs)
         self.times = coefficients.new_zeros(3, timed, dtype=torch.float64)  # since, length, duration of every event
         self.parameters = [torch.zeros_like(p) for p in parameters]
+
+    def call(self, function: Callable[..., Tensor], *arguments: Tensor) -> Tensor:
+        """The function of flow or jump, with these parameters."""
+        return functional_call(self.modules, self.named, (function, *arguments))  # type: ignore[no-any-return]
 
     def add(self, gradients: tuple[Tensor | None, ...], factor: float) -> None:
         for total, part in zip(self.parameters, gradients, strict=True):
@@ -126,14 +142,14 @@ def _split_jumps(events: Events) -> tuple[Events, Int[Tensor, "events"]]:
     def spread(values: Tensor, fill: float) -> Tensor:
         return values.new_full((total,), fill).index_copy(0, moved, values)
 
-    at = torch.repeat_interleave(torch.arange(len(moved), device=moved.device), 1 + (events.jump_row >= 0).long())
+    bounds = torch.nn.functional.pad(ends, (1, 0))
     split = Events(
-        torch.nn.functional.pad(ends, (1, 0))[events.offsets],
+        bounds[events.offsets],
         spread(events.piece, -1),
         spread(events.start.detach(), 0.0),
         spread(events.length.detach(), 0.0),
         spread(events.duration.detach(), 0.0),
-        events.time.detach()[at],
+        events.time.detach()[ragged.series_of_rows(bounds)],
         spread(events.jump_row, -1),
     )
     return split, moved
@@ -182,7 +198,7 @@ def _pull_back_jump(problem: Problem, before: Tensor, row: Tensor, a: Tensor, su
     assert problem.jump is not None
     with torch.enable_grad():
         z, x = before.detach().requires_grad_(), problem.jump.inputs.detach()[row].requires_grad_()
-        after = problem.jump.cell(z, x)
+        after = sums.call(problem.jump.cell, z, x)
     to_z, to_x, *rest = torch.autograd.grad(after, [z, x, *sums.leaves], a, allow_unused=True)
     sums.add(tuple(rest), 1.0)
     if to_x is not None:
@@ -209,7 +225,8 @@ def _back_over(
             return z, a
         left = remaining[going]
         share = torch.where(size[going] >= left * (1 - 1e-9), left, size[going])
-        new_z, new_a, error = _reverse_step(problem, z[going], a[going], at[going], series[going], left, share, None)
+        tried = z[going], a[going], at[going], series[going], left, share
+        new_z, new_a, error = _reverse_step(problem, *tried, sums, adding=False)
         old, new = torch.cat([z[going], a[going]], 1).abs(), torch.cat([new_z, new_a], 1).abs()
         ratio = (error / (tolerance.atol + tolerance.rtol * torch.maximum(old, new))).square().mean(1).sqrt().double()
         ratio = torch.where(ratio.isfinite() | ~old.isfinite().all(1), ratio.nan_to_num(0.0), torch.inf)
@@ -242,7 +259,8 @@ def _reverse(
     """The steps of those that go; the others stay."""
     if len(going) == 0:
         return z, a
-    new_z, new_a, _ = _reverse_step(problem, z[going], a[going], at[going], series[going], upper, share, sums)
+    taken = z[going], a[going], at[going], series[going], upper, share
+    new_z, new_a, _ = _reverse_step(problem, *taken, sums, adding=True)
     return z.index_copy(0, going, new_z), a.index_copy(0, going, new_a)
 
 
@@ -254,16 +272,18 @@ def _reverse_step(
     series: Int[Tensor, "batch"],
     upper: Float[Tensor, "batch"],
     share: Float[Tensor, "batch"],
-    sums: _Sums | None,
+    sums: _Sums,
+    *,
+    adding: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """A Runge-Kutta step of (z, a) from `upper` back by `share` of the event's step; adds to the sums where given."""
+    """A Runge-Kutta step of (z, a) from `upper` back by `share` of the event's step: `adding` to the sums, or with its error."""
     flow, events, tableau, dtype = problem.flow, problem.events, problem.tableau, z.dtype
     assert flow is not None
     piece = events.piece[at]
     start = events.start[at]
     times = torch.stack([events.time[at] - problem.start.detach()[series], events.length[at], events.duration[at]])
     coefficients = problem.path.coefficients.detach()[piece]
-    stages = tableau.stages if sums is not None else len(tableau.a)
+    stages = tableau.stages if adding else len(tableau.a)
     z_slopes: list[Tensor] = []
     a_slopes: list[Tensor] = []
     for stage in range(stages):
@@ -279,14 +299,14 @@ def _reverse_step(
                 (part[:, None]).to(dtype) for part in (start + place * length, -share * length, -share * duration)
             )
             drive = drive_at(pieces, u, du, flow.controlled)
-            change = flow.increment((since + place * duration).to(dtype), y, drive, dt)
-        leaves = [y] if sums is None else [y, pieces, times, *sums.leaves]
+            change = sums.call(flow.increment, (since + place * duration).to(dtype), y, drive, dt)
+        leaves = [y, pieces, times, *sums.leaves] if adding else [y]
         to_y, *rest = torch.autograd.grad(change, leaves, b, allow_unused=True)
         z_slopes.append(change.detach())
         a_slopes.append(torch.zeros_like(a) if to_y is None else -to_y)
-        weight = tableau.b[stage] if stage < tableau.stages else 0.0
-        if sums is None or weight == 0:
+        if not adding:
             continue
+        weight = tableau.b[stage]
         to_pieces, to_times, *to_parameters = rest
         if to_pieces is not None:
             sums.coefficients.index_add_(0, piece, -weight * to_pieces)
@@ -297,7 +317,7 @@ def _reverse_step(
     for weight, dz, da in zip(tableau.b, z_slopes, a_slopes, strict=False):
         new_z, new_a = new_z + weight * dz, new_a + weight * da
     error = torch.zeros_like(torch.cat([z, a], 1))
-    if sums is None:
+    if not adding:
         for weight, dz, da in zip(tableau.b_error, z_slopes, a_slopes, strict=True):
             error = error + weight * torch.cat([dz, da], 1)
     return new_z, new_a, error

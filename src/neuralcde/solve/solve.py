@@ -22,7 +22,7 @@ from .gradients import Backprop, Backsolve, Checkpoint, Gradient, as_gradient
 from .loop import Flow, Jump, Problem, solve_plainly
 from .solution import Solution, SolveError, Stats, Status
 from .solvers import Tableau, as_solver
-from .steps import Adaptive, AtKnots, Steps, events_of, fixed_grid
+from .steps import Adaptive, AtKnots, Steps, events_of, fixed_grid, knot_events
 
 Save = Literal["last", "knots", "dense"] | Tensor
 
@@ -126,16 +126,18 @@ def solve(
     steps = AtKnots() if steps is None else steps
     check_problem(path, z0, flow, jump)
     check_choices(steps, save)
+    rows = None if jump is None else jump.rows
     found, grid = None, None
+    simple = knot_events(path, rows) if flow is not None and steps == AtKnots() and not error else None
     if flow is not None and isinstance(steps, Adaptive):
         found = adaptive_grid(path, flow, jump, z0.detach(), tableau, steps)
         grid = found.grid
-    elif flow is not None and not isinstance(steps, Adaptive):
+    elif flow is not None and simple is None and not isinstance(steps, Adaptive):
         grid = fixed_grid(path, steps)
 
     run = _Run(path, flow, jump, tableau, method, steps)
-    rows, finished = None if jump is None else jump.rows, None if found is None else found.finished
-    events, reached = events_of(path, grid, rows, finished)
+    finished = None if found is None else found.finished
+    events, reached = simple or events_of(path, grid, rows, finished)
     saved = _saved_events(events, reached, save, path)
     states, failed, engine = run(z0, events, saved.wanted)
 
@@ -153,7 +155,7 @@ def solve(
         with torch.no_grad():
             fine, *_ = run(z0.detach(), finer, _saved_events(finer, reach, "last", path).wanted)
         estimate = (fine - last.detach()).abs().amax(1) * 2**tableau.order / (2**tableau.order - 1)
-    accepted = events.steps
+    accepted = events.counts - 1 if flow is not None else torch.zeros_like(events.counts)
     stats = Stats(
         evaluations=accepted * tableau.stages + (0 if found is None else found.evaluations),
         accepted=accepted,
@@ -356,7 +358,7 @@ class _Single:
 
     def __init__(self, path: ControlPath, piece: Int[Tensor, asked], times: int):
         self.coefficients, self.channels = path.coefficients[piece], path.channels
-        self.knots = path.knots[path.series.offsets[:-1]].repeat_interleave(times)
+        self.knots = path.knots[path.series.offsets[:-1]][:, None].expand(-1, times).flatten()
         self.series = self
         self.offsets = torch.arange(len(self.knots) + 1, device=self.knots.device)
 

@@ -84,7 +84,8 @@ class Grid(NamedTuple):
         """Every step as two of half the length."""
         half = self.length / 2
         start = torch.stack([self.start, self.start + half], dim=1).flatten()
-        return Grid(self.offsets * 2, self.piece.repeat_interleave(2), start, half.repeat_interleave(2))
+        piece, length = (part[:, None].expand(-1, 2).flatten() for part in (self.piece, half))
+        return Grid(self.offsets * 2, piece, start, length)
 
 
 def fixed_grid(path: ControlPath, steps: AtKnots | FixedSteps) -> Grid:
@@ -112,7 +113,7 @@ def fixed_grid(path: ControlPath, steps: AtKnots | FixedSteps) -> Grid:
         )
     counts = counts.long()
     firsts = ragged.offsets_of(counts)
-    piece = torch.repeat_interleave(torch.arange(len(counts), device=path.device), counts)
+    piece = ragged.series_of_rows(firsts)
     within = torch.arange(len(piece), device=path.device) - firsts[piece]
     length = 1.0 / counts.double()[piece]
     return Grid(firsts[path.piece_offsets], piece, within * length, length)
@@ -142,7 +143,7 @@ def events_of(
     series = len(path)
     counts = ragged.lengths(grid.offsets)
     event_offsets = grid.offsets + torch.arange(series + 1, device=device)
-    of_step = torch.repeat_interleave(torch.arange(series, device=device), counts)
+    of_step = ragged.series_of_rows(grid.offsets)
     place = torch.arange(len(of_step), device=device) + of_step  # one trailing event a series
     total = len(of_step) + series
 
@@ -184,10 +185,32 @@ def events_of(
     return events, reached
 
 
+def knot_events(path: ControlPath, jumps: Bool[Tensor, "rows"] | None) -> tuple[Events, Int[Tensor, "rows"]] | None:
+    """What `events_of` gives for one step a piece, in a fraction of its time: every row is an event.
+
+    None where it is not so simple: on rectilinear paths, and where a series has one row only.
+    """
+    offsets, times = path.series.offsets, path.knots
+    if path.pieces_per_gap != 1 or len(path.coefficients) != len(times) - len(path):
+        return None
+    rows, last = torch.arange(len(times), device=path.device), offsets[1:] - 1
+    of_row = ragged.series_of_rows(offsets)
+    start = torch.zeros_like(times)
+    events = Events(
+        offsets,
+        (rows - of_row).index_fill(0, last, -1),
+        start.detach(),
+        torch.ones_like(start).index_fill(0, last, 0.0),
+        torch.nn.functional.pad(times.diff(), (0, 1)).index_fill(0, last, 0.0),
+        times,
+        torch.full_like(rows, -1) if jumps is None else torch.where(jumps, rows, -1),
+    )
+    return events, rows - offsets[:-1][of_row]
+
+
 def piece_start_rows(path: ControlPath) -> Int[Tensor, "pieces"]:
     """The row at which each piece starts (for a vertical piece: the row it leads to)."""
     per_gap, offsets = path.pieces_per_gap, path.series.offsets
-    counts = ragged.lengths(path.piece_offsets)
-    of_piece = torch.repeat_interleave(torch.arange(len(path), device=path.device), counts)
+    of_piece = ragged.series_of_rows(path.piece_offsets)
     within = torch.arange(len(of_piece), device=path.device) - path.piece_offsets[:-1][of_piece]
     return offsets[:-1][of_piece] + (within + per_gap - 1) // per_gap

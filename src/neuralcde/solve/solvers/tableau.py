@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -60,6 +61,7 @@ class Tableau:
         """Whether the last stage is the first one of the next step: it is evaluated at the step's own end."""
         return len(self.a) == len(self.b) + 1 and self.a[-1] == self.b and self.c[-1] == 1
 
+    @functools.cache  # noqa: B019 (a handful of tableaux, kept for good)
     def tensors(self) -> tuple[Float[Tensor, "stages stages"], Float[Tensor, "stages"], Float[Tensor, "stages"]]:
         """A, b and c in float64, for steps of fixed length."""
         a = torch.zeros(self.stages, self.stages, dtype=torch.float64)

@@ -1,0 +1,234 @@
+"""What a solve gives: the last state, states at knots, at asked times, dense; and their independence of later data."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+import neuralcde as nc
+from neuralcde.solve import Flow, Jump, solve
+from ragged_cases import SCHEMES, at_knots, in_every_piece, random_series
+from solve_cases import (
+    Case,
+    identity_field,
+    largest_difference,
+    mlp,
+    smooth_path,
+    some_flow,
+    some_jump,
+    some_path,
+    states,
+)
+
+
+def some_case(scheme="natural_cubic", jumps=True, rows=(1, 6)):
+    path = some_path(81, scheme=scheme, rows=rows)
+    return Case(path, states(path, 3), some_flow("cde", path, 3), some_jump(path, 3) if jumps else None)
+
+
+def shares(path, places):
+    """The times at these shares of every interval, (series, k)."""
+    low, high = path.interval.detach().unbind(1)
+    return low[:, None] + (high - low)[:, None] * torch.tensor(places, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("jumps", [False, True])
+def test_all_ways_to_ask_agree(scheme, jumps, engine):
+    """Every output at knots, at the ends and between, whichever way it is asked for."""
+    case = some_case(scheme, jumps)
+    steps = {"steps": nc.AtKnots(substeps=2)}
+    knots, dense, last = (case.solve(save=save, **steps) for save in ("knots", "dense", "last"))
+    ends = case.path.series.offsets[1:] - 1
+    assert torch.equal(knots.last, last.last)
+    assert torch.equal(dense.last, last.last)
+    assert torch.equal(knots.at_knots[ends], last.last)
+    assert torch.equal(dense.evaluate(case.path.interval[:, 1:])[:, 0], last.last)
+    for asked in (shares(case.path, [0.5, 0.1, 1.0, 0.0, 0.1, 0.999]), at_knots(case.path.series)):
+        at_times = case.solve(save=asked, **steps)
+        assert torch.equal(at_times.last, last.last)
+        torch.testing.assert_close(at_times.at_times, dense.evaluate(asked), rtol=1e-12, atol=1e-12)
+    block = at_times.at_times
+    rows = torch.cat([block[i, : len(one.times)] for i, one in enumerate(case.path.series)])
+    torch.testing.assert_close(rows, knots.at_knots, rtol=1e-12, atol=1e-12)
+
+
+def test_shapes_of_the_times(engine):
+    case = some_case(rows=(3, 5))
+    path = dataclasses.replace(case.path, series=dataclasses.replace(case.path.series))
+    dense = solve(path, case.z0, flow=case.flow, save="dense")
+    low, high = path.interval[:, 0].max().item(), path.interval[:, 1].min().item()
+    shared = torch.tensor([high, low, (low + high) / 2, low], dtype=torch.float64)
+    one, many = dense.evaluate(shared[2].item()), dense.evaluate(shared.tolist())
+    assert one.shape == (5, 3)
+    assert many.shape == (5, 4, 3)
+    torch.testing.assert_close(many[:, 2], one, rtol=1e-12, atol=1e-12)
+    assert torch.equal(many[:, 1], many[:, 3])  # repeated
+    torch.testing.assert_close(dense.evaluate(shared.expand(5, 4)), many, rtol=1e-12, atol=1e-12)
+    saved = solve(path, case.z0, flow=case.flow, save=shared).at_times
+    torch.testing.assert_close(saved, many, rtol=1e-12, atol=1e-12)
+    assert solve(path, case.z0, flow=case.flow, save=torch.zeros(0)).at_times.shape == (5, 0, 3)
+
+
+@pytest.mark.parametrize("scheme", ["natural_cubic", "linear", "rectilinear"])
+def test_between_the_knots_z_is_x_for_the_identity_field(scheme, engine):
+    path = some_path(82, scheme=scheme, rows=(2, 6))
+    field, z0 = identity_field(path.channels), torch.zeros(len(path), path.channels, dtype=torch.float64)
+    asked, _ = in_every_piece(path.series)
+    low = path.interval[:, :1]
+    expected = path.evaluate(asked) - path.evaluate(low, side="left")
+    # at the start of a padded row the path has not moved, nor has z
+    solution = nc.solve_cde(path, field, z0, save="dense", solver="ralston")
+    torch.testing.assert_close(solution.evaluate(asked), expected, rtol=0, atol=1e-12)
+
+
+def test_between_the_knots_against_a_fine_reference(engine):
+    """One step of the solver from the last grid point is as good as the solve itself."""
+    path = smooth_path(rows=5)
+    field, z0 = mlp(path, 3), states(path, 3)
+    asked = shares(path, np.linspace(0, 1, 23).tolist())
+    fine = nc.solve_cde(path, field, z0, solver="tsit5", steps=nc.AtKnots(substeps=30), save=asked).at_times
+    errors = [
+        (nc.solve_cde(path, field, z0, steps=nc.AtKnots(substeps=k), save=asked).at_times - fine).abs().max().item()
+        for k in (2, 4)
+    ]
+    assert errors[1] < 1e-5
+    assert errors[0] / errors[1] > 2**3.5
+
+
+@pytest.mark.parametrize("flow", ["cde", "driven", "autonomous"])
+def test_gradients_of_states_between_knots(flow, engine):
+    case = Case(
+        *(lambda path: (path, states(path, 2), some_flow(flow, path, 2), some_jump(path, 2)))(some_path(83, count=3))
+    )
+    save = shares(case.path, [0.9, 0.0, 0.35, 0.35, 1.0])
+    _, _, expected = case.gradients(gradient="backprop", save=save)
+    _, _, found = case.gradients(gradient="checkpoint", save=save)
+    assert largest_difference(found, expected) < 1e-11
+    _, _, dense = case.gradients(gradient="checkpoint", save="dense")
+    _, _, wanted = case.gradients(gradient="backprop", save="dense")
+    assert largest_difference(dense, wanted) < 1e-11
+
+
+def test_states_that_were_not_kept_say_how_to_keep_them():
+    case = some_case()
+    with pytest.raises(ValueError, match='solve with save="knots"'):
+        case.solve().at_knots  # noqa: B018
+    with pytest.raises(ValueError, match='solve with save="dense"'):
+        case.solve().evaluate(0.0)
+    with pytest.raises(ValueError, match=r"t=-1.0 lies outside series 's0'"):
+        case.solve(save=torch.tensor([-1.0]))
+    with pytest.raises(ValueError, match="never extrapolated"):
+        case.solve(save="dense").evaluate(1e9)
+    assert repr(case.solve()).startswith("Solution(5 series, 3 hidden, ")
+
+
+def test_times_are_the_users(engine):
+    """Unix seconds in float32: times are shifted in float64 before anything is rounded."""
+    series = random_series(84, count=3, rows=(4, 4), dtype=torch.float32)
+    late = dataclasses.replace(series, times=series.times + 1.7e9)
+    field, z0 = mlp(nc.linear(series), 3), states(nc.linear(series), 3)
+    asked = shares(nc.linear(series), [0.3, 0.8])
+    here, there = (
+        nc.solve_cde(nc.linear(one), field, z0, save=t).at_times for one, t in ((series, asked), (late, asked + 1.7e9))
+    )
+    torch.testing.assert_close(here, there, rtol=0, atol=2e-5)
+
+
+# ---- jumps ----
+
+
+class Adding(torch.nn.Module):
+    """z <- 2 z + x."""
+
+    def forward(self, z, x):
+        return 2 * z + x
+
+
+def walk(jump_rows, flow=None, save="knots", times=(0.0, 1.0, 3.0)):
+    """One series with values 1, 10, 100 at three rows, which the jumps add; the flow adds the time, if any."""
+    values = torch.tensor([[1.0], [10.0], [100.0]], dtype=torch.float64)
+    path = nc.linear(nc.IrregularSeries.from_list([(times, values)], dtype=torch.float64))
+    jump = Jump(Adding(), values, torch.tensor(jump_rows))
+    return solve(path, torch.zeros(1, 1, dtype=torch.float64), flow=flow, jump=jump, save=save)
+
+
+class Clock(torch.nn.Module):
+    """h = 1: z is the time."""
+
+    def forward(self, t, z, x):
+        return torch.ones_like(z)
+
+
+def test_jumps_come_first_and_states_are_read_after_them():
+    assert walk([True, True, True]).at_knots[:, 0].tolist() == [1, 12, 124]
+    assert walk([True, False, True]).at_knots[:, 0].tolist() == [1, 1, 102]  # a row without observations
+    clock = Flow(Clock(), controlled=False)
+    assert walk([True, True, True], clock).at_knots[:, 0].tolist() == [1, 14, 132]
+    between = walk([True, True, True], clock, save=torch.tensor([0.0, 0.5, 1.0, 2.0, 3.0]))
+    assert between.at_times[0, :, 0].tolist() == [1, 1.5, 14, 15, 132]
+    assert between.stats.evaluations.tolist() == [8]
+
+
+def test_jumps_alone_need_no_evaluations(engine):
+    path = some_path(85)
+    solution = solve(path, states(path, 3), jump=some_jump(path, 3), save="knots")
+    assert solution.stats.evaluations.tolist() == [0] * 5
+    assert solution.stats.accepted.tolist() == [0] * 5
+
+
+def test_jumps_of_a_rectilinear_path_come_after_its_vertical_pieces(engine):
+    """At a row X has already moved: z sees the new value, then the jump."""
+    path = some_path(86, scheme="rectilinear", rows=(2, 5), missing=0)
+    z0 = torch.zeros(len(path), path.channels, dtype=torch.float64)
+    seen = []
+
+    class Looking(torch.nn.Module):
+        def forward(self, z, x):
+            seen.append(z - x)
+            return z
+
+    first = path.series.values[path.series.offsets[:-1]]
+    inputs = path.series.values - torch.cat(
+        [x[None].expand(n, -1) for x, n in zip(first, path.series.lengths, strict=True)]
+    )
+    everywhere = torch.ones(len(inputs), dtype=torch.bool)
+    solve(path, z0, flow=Flow(identity_field(path.channels)), jump=Jump(Looking(), inputs, everywhere))
+    assert sum(len(x) for x in seen) == len(inputs)
+    assert torch.cat(seen).abs().max() < 1e-12
+
+
+# ---- causality ----
+
+
+CAUSAL = ["rectilinear", "linear-forward", "hermite-forward"]
+PRESENT = 5
+
+
+@pytest.mark.parametrize("scheme", CAUSAL)
+@pytest.mark.parametrize("flow", ["cde", "driven"])
+def test_the_future_does_not_change_the_past(scheme, flow, engine):
+    """Other values, other gaps, other missing ones after the present: earlier states are the same bits."""
+    series = random_series(87, count=4, rows=(10, 10), channels=2).with_channels()
+    rows = torch.arange(40) % 10
+    values, times = series.values.clone(), series.times.clone()
+    future = rows > PRESENT
+    values[future, 1:] = torch.where(torch.rand(int(future.sum()), 2) < 0.3, torch.nan, 7.0).double()
+    other = dataclasses.replace(series, values=values, times=times)
+    paths = [SCHEMES[scheme](one) for one in (series, other)]
+    z0, moves, jump = states(series, 3), some_flow(flow, paths[0], 3), some_jump(paths[0], 3)
+    a, b = (solve(path, z0, flow=moves, jump=jump, save="knots").at_knots for path in paths)
+    assert torch.equal(a[~future], b[~future])
+    assert not torch.equal(a[future], b[future])
+
+
+def test_natural_cubic_sees_the_future(engine):
+    """So that the test above can fail."""
+    series = random_series(87, count=4, rows=(10, 10), channels=2, missing=0)
+    rows = torch.arange(40) % 10
+    other = dataclasses.replace(series, values=series.values + (rows == 9)[:, None])
+    z0 = states(series, 3)
+    field = mlp(nc.natural_cubic(series), 3)
+    a, b = (nc.solve_cde(nc.natural_cubic(one), field, z0, save="knots").at_knots for one in (series, other))
+    assert (a - b)[rows == 1].abs().min() > 1e-9
