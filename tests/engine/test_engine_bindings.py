@@ -31,7 +31,7 @@ def test_thousands_of_calls_in_their_own_process():
     assert len(refused) > 25  # every argument had its turn
 
 
-def test_the_right_call_is_whole_call():
+def test_a_right_call_works():
     call = whole_call()
     call()
     assert call.forward["saved"].any()

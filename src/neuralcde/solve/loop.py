@@ -35,6 +35,7 @@ class Flow:
 
     def increment(self, t: Tensor, z: Tensor, drive: Tensor, duration: Tensor) -> Tensor:
         """The increment of z at one stage; `drive` is dX, or X."""
+        z = z.clone()  # a field may work in place
         if self.controlled:
             assert isinstance(self.field, VectorField)
             change = self.field.prod(t, z, drive)
@@ -160,7 +161,7 @@ def solve_plainly(
         else:
             z, *found = advance(z, first, last)
         states += found
-    collected = torch.cat(states) if states else problem.z0.new_empty(0, problem.z0.shape[1])
+    collected = torch.cat(states) if states else problem.z0[:0]
     back = torch.empty_like(slots)
     back[slots] = torch.arange(len(slots), device=slots.device)
     return collected[back], failed[rank]

@@ -188,10 +188,10 @@ def events_of(
 def knot_events(path: ControlPath, jumps: Bool[Tensor, "rows"] | None) -> tuple[Events, Int[Tensor, "rows"]] | None:
     """What `events_of` gives for one step a piece, in a fraction of its time: every row is an event.
 
-    None where it is not so simple: on rectilinear paths, and where a series has one row only.
+    None where it is not so simple: on rectilinear paths, where a series has one row only, and without any series.
     """
     offsets, times = path.series.offsets, path.knots
-    if path.pieces_per_gap != 1 or len(path.coefficients) != len(times) - len(path):
+    if path.pieces_per_gap != 1 or len(path.coefficients) != len(times) - len(path) or len(path) == 0:
         return None
     rows, last = torch.arange(len(times), device=path.device), offsets[1:] - 1
     of_row = ragged.series_of_rows(offsets)
