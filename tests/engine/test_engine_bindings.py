@@ -17,9 +17,10 @@ def test_thousands_of_calls_in_their_own_process():
     done = fresh_python(
         """
         import collections, json
-        from engine.engine_calls import attempt
+        from engine.engine_calls import attempt, few_checkpoints
+        few_checkpoints()
         refused, accepted = collections.Counter(), collections.Counter()
-        for seed in range(1500):
+        for seed in range(700):
             name, wrong = attempt(seed)
             (refused if wrong else accepted)[name] += 1
         print(json.dumps([refused, accepted]))
@@ -139,33 +140,6 @@ def test_wrong_calls(seed):
     name, refused = attempt(seed)
     assert isinstance(name, str)
     assert refused in (True, False)
-
-
-CRASHES = """
-    import torch
-    from neuralcde._native import kernels
-    from engine.engine_calls import whole_call
-    call = whole_call()
-"""
-
-
-def test_a_huge_number_of_events_between_checkpoints():
-    """As if there were one checkpoint a series; the Python side never asks for more than the longest series has."""
-    done = fresh_python(
-        CRASHES
-        + """
-    width = kernels.lanes(4 if call.real == torch.float32 else 8) * call.solve["registers"]
-    tiles = -(-len(call.solve["initial"]) // width)
-    call.solve["checkpoints"] = torch.empty(tiles * width * call.solve["initial"].shape[1], dtype=call.real)
-    for every in (2**40, 2**62, 2**63 - 1):
-        call.solve["every"] = every
-        try:
-            call()
-        except ValueError:
-            pass
-    """
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def test_a_program_without_operations():

@@ -42,6 +42,15 @@ class OtherProd(nc.MLPField):
         return 2 * super().prod(t, z, dx)
 
 
+class Plain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = layers()
+
+    def forward(self, t, z):
+        return self.inner(z)
+
+
 class Counting(nc.VectorField):
     """Arbitrary Python: a counter, branches, the time."""
 
@@ -106,6 +115,7 @@ NOT_LOWERED = {
         "Subclass is not a module that the engine knows",
     ),
     "other prod": (lambda: OtherProd(CHANNELS, HIDDEN, width=5).double(), "OtherProd is not a module"),
+    "module": (lambda: Plain(), "Plain is a module of its own, not a composition of layers"),
     "arbitrary Python": (Counting, "Counting is not a module that the engine knows"),
     "hooks": (hooked, "Linear has hooks"),
     "replaced forward": (replaced, "the forward of a Linear was replaced"),

@@ -28,8 +28,9 @@ def test_within_a_factor_of_three_of_the_true_error(problem, solver):
     )
     true = (solution.last - exact).abs().amax(1)
     assert (true > 1e-13).all()
-    assert (solution.stats.error < 3 * true).all()
-    assert (solution.stats.error > true / 3).all()
+    factor = 1.5 if solver == "euler" else 3  # Euler's estimate would be half of the error if it were not extrapolated
+    assert (solution.stats.error < factor * true).all()
+    assert (solution.stats.error > true / factor).all()
 
 
 def test_on_both_engines_and_only_on_request(engine):

@@ -136,6 +136,20 @@ def test_times_are_the_users(engine):
     torch.testing.assert_close(here, there, rtol=0, atol=2e-5)
 
 
+def test_asked_times_never_leave_their_step(engine):
+    """A gap of a few ticks of the clock: times and steps are rounded, z stays between the values at the rows."""
+    start, tick = 1.7e9, 2.0**-22
+    times = [start, start + 5 * tick]
+    path = nc.linear(nc.IrregularSeries.from_list([(times, [[0.0], [1.0]])], dtype=torch.float64))
+    asked = start + tick * torch.arange(6, dtype=torch.float64)
+    for substeps in range(1, 9):
+        steps = nc.AtKnots(substeps=substeps)
+        z = nc.solve_cde(path, identity_field(1), torch.zeros(1, 1).double(), steps=steps, save=asked).at_times[0, :, 0]
+        assert z[[0, -1]].tolist() == pytest.approx([0, 1])
+        assert (z.diff() >= -1e-12).all()
+        torch.testing.assert_close(z, torch.arange(6).double() / 5, rtol=0, atol=0.2)
+
+
 # ---- jumps ----
 
 

@@ -59,16 +59,20 @@ def test_an_explosion_without_throw_is_a_status(engine):
 
 @pytest.mark.parametrize("flow", [False, True])
 def test_an_explosion_in_a_jump(flow, engine):
-    """Also at the last row, where no step comes after it."""
+    """At any row, also at the last one, where no step comes after it."""
     path = some_path(111, scheme="linear", count=3, rows=(3, 3))
     jump = some_jump(path, 3, every_row=True)
-    inputs = jump.inputs.clone()
-    inputs[5] = torch.inf
     moves = some_flow("cde", path, 3) if flow else None
-    with pytest.raises(SolveError, match="series 's1' at t="):
-        solve(path, states(path, 3), flow=moves, jump=dataclasses.replace(jump, inputs=inputs))
-    solution = solve(path, states(path, 3), flow=moves, jump=dataclasses.replace(jump, inputs=inputs), throw=False)
-    assert solution.statuses.tolist() == [0, 1, 0]
+    for row in (3, 4, 5):
+        if row < 5 and not flow and engine == "native":
+            continue  # there the engine notices at the end only
+        inputs = jump.inputs.clone()
+        inputs[row] = torch.inf
+        wild = dataclasses.replace(jump, inputs=inputs)
+        with pytest.raises(SolveError, match=f"series 's1' at t={path.knots[row].item():g}:"):
+            solve(path, states(path, 3), flow=moves, jump=wild)
+        solution = solve(path, states(path, 3), flow=moves, jump=wild, throw=False)
+        assert solution.statuses.tolist() == [0, 1, 0]
 
 
 def test_nan_in_z0_or_path_is_refused_before_the_solve():

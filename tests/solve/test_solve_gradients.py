@@ -266,7 +266,7 @@ def test_a_module_shared_by_flow_and_jump(gradient):
     flow, jump = Flow(Moves(), controlled=False), some_jump(path, 2, features=2)
     jump = dataclasses.replace(jump, cell=Moves())
     case = Case(path, states(path, 2), flow, jump)
-    options = {"solver": "tsit5", "steps": nc.AtKnots(substeps=4)}
+    options = {"solver": "tsit5", "steps": steps_for(gradient)}
     loss = case.outputs(gradient=gradient, **options)[1].sin().sum()
     (found,) = torch.autograd.grad(loss, shared.weight)
     with torch.no_grad():
@@ -283,6 +283,7 @@ def test_a_module_shared_by_flow_and_jump(gradient):
 READ_AGAIN = {  # what the way back reads again, as it was; torch's own operations keep copies of some
     "backprop": ["flow layers.0.weight", "jump gate_z.weight"],
     "checkpoint": ["flow layers.0.weight", "jump gate_z.weight", "path", "row inputs", "z0"],
+    "checkpoint on torch": ["flow layers.0.weight", "jump gate_z.weight", "path", "row inputs"],
     "backsolve": ["flow layers.0.weight", "jump gate_z.weight", "path", "row inputs"],
 }
 
@@ -291,16 +292,37 @@ READ_AGAIN = {  # what the way back reads again, as it was; torch's own operatio
     ("method", "leaf"), [(method, leaf) for method, leaves in READ_AGAIN.items() for leaf in leaves]
 )
 def test_a_change_in_place_before_backward_is_noticed(method, leaf, monkeypatch):
-    """(On plain torch `checkpoint` computes again with what it finds: that is torch's.)"""
-    if kernels is None and method == "checkpoint":
-        pytest.skip("the native kernels were not built or are turned off")
-    on_engine(monkeypatch, "native")
-    case = small()
-    loss = case.outputs(gradient=method)[1].sum()
+    case, gradient = small(), chosen(monkeypatch, *METHODS[method])
+    loss = case.outputs(gradient=gradient)[1].sum()
     with torch.no_grad():
         case.leaves[leaf].add_(1.0)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
+
+
+def test_parameters_that_are_swapped_for_one_call(gradient):
+    """torch.func.functional_call: gradients go to the tensors that were given, with the values that were given."""
+    case = small()
+    field = case.flow.field
+    given = {f"field.{name}": (0.5 * p).detach().requires_grad_() for name, p in field.named_parameters()}
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.field = field
+
+        def forward(self):
+            flow, steps = Flow(self.field), steps_for(gradient)
+            return solve(case.path, case.z0, flow=flow, gradient=gradient, solver="tsit5", steps=steps).last.sin().sum()
+
+    model = Model()
+    found = torch.autograd.grad(torch.func.functional_call(model, given), list(given.values()))
+    with torch.no_grad():
+        for p in field.parameters():
+            p.mul_(0.5)
+    expected = torch.autograd.grad(model(), list(field.parameters()))
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11)
 
 
 def test_backward_twice_and_retained(engine):

@@ -128,9 +128,9 @@ def _sequential_field(builder: ProgramBuilder, field: FunctionField) -> Region:
     """An `nn.Sequential` of z that ends in `nn.Unflatten(-1, (hidden, channels))`."""
     layers = field.function
     if type(layers) is not nn.Sequential:
-        raise NotLoweredError(
-            f"{getattr(layers, '__name__', type(layers).__name__)} is a function, not a composition of layers"
-        )
+        name = getattr(layers, "__name__", type(layers).__name__)
+        kind = "a module of its own" if isinstance(layers, nn.Module) else "a function"
+        raise NotLoweredError(f"{name} is {kind}, not a composition of layers that the engine knows")
     flat = _flatten(layers)
     shape = (builder.state.count, builder.input.count)
     if (

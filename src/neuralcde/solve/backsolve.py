@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from ..engine import Events, Saved, once_differentiable
 from ..fields import FunctionField
 from ..series import ragged
 from .adaptive import GROW, SAFETY, SHRINK
+from .held import Together
 from .loop import Problem, drive_at
 from .solution import SolveError
 from .steps import Adaptive
@@ -29,15 +29,19 @@ def solve_with_adjoint(
 
     The forward pass may run on any engine; nothing is kept of it but the states asked for and those before jumps.
     """
-    modules = _Modules(problem)
-    names = [name for name, parameter in modules.named_parameters() if parameter.requires_grad]
-    parameters = [modules.get_parameter(name) for name in names]
+    if any(isinstance(part, FunctionField) and not isinstance(part.function, nn.Module) for part in problem.modules):
+        raise ValueError(
+            'gradient="backsolve" must know the parameters, but the field is a function; '
+            'make it an nn.Module, or use gradient="checkpoint".'
+        )
+    together = Together(problem.modules)
+    trained = {name: parameter for name, parameter in together.named_parameters() if parameter.requires_grad}
     inputs = problem.z0.new_zeros(0, 0) if problem.jump is None else problem.jump.inputs
     events = problem.events
     since = events.time - problem.start[ragged.series_of_rows(events.offsets)]
     times = since, events.length, events.duration
-    fixed = _Fixed(problem, forward, steps if isinstance(steps, Adaptive) else None, modules, names)
-    states, failed = _Adjoint.apply(fixed, problem.z0, problem.path.coefficients, inputs, *times, *parameters)  # type: ignore[no-untyped-call]
+    fixed = _Fixed(problem, forward, steps if isinstance(steps, Adaptive) else None, together, list(trained))
+    states, failed = _Adjoint.apply(fixed, problem.z0, problem.path.coefficients, inputs, *times, *trained.values())  # type: ignore[no-untyped-call]
     return states, failed
 
 
@@ -48,28 +52,8 @@ class _Fixed:
     problem: Problem
     forward: Forward
     tolerance: Adaptive | None
-    modules: _Modules
+    together: Together
     names: list[str]
-
-
-class _Modules(nn.Module):
-    """Field and cell in one, so that a parameter they share is one parameter."""
-
-    def __init__(self, problem: Problem):
-        super().__init__()
-        self.parts = nn.ModuleList()
-        flow, jump = problem.flow, problem.jump
-        for part in ([] if flow is None else [flow.field]) + ([] if jump is None else [jump.cell]):
-            if isinstance(part, FunctionField) and not isinstance(part.function, nn.Module):
-                raise ValueError(
-                    'gradient="backsolve" must know the parameters, but the field is a function; '
-                    'make it an nn.Module, or use gradient="checkpoint".'
-                )
-            self.parts.append(part)
-
-    def forward(self, function: Callable[..., Tensor], *arguments: Any) -> Tensor:
-        """What the function gives; for `functional_call`."""
-        return function(*arguments)
 
 
 class _Adjoint(torch.autograd.Function):
@@ -95,7 +79,8 @@ class _Adjoint(torch.autograd.Function):
         whole = dataclasses.replace(problem, z0=z0.detach(), events=events, saved=wanted)
         with torch.no_grad():
             states, failed = fixed.forward(whole)
-        ctx.fixed, ctx.problem, ctx.keys, ctx.asked, ctx.moved = fixed, whole, keys, places[: len(asked)], moved
+        ctx.problem, ctx.keys, ctx.asked, ctx.moved = whole, keys, places[: len(asked)], moved
+        ctx.tolerance, ctx.together, ctx.names = fixed.tolerance, fixed.together, fixed.names
         ctx.save_for_backward(states, coefficients, inputs, *parameters)
         ctx.mark_non_differentiable(failed)
         return states[ctx.asked], failed
@@ -106,8 +91,9 @@ class _Adjoint(torch.autograd.Function):
         states, coefficients, inputs, *parameters = ctx.saved_tensors
         to_states = torch.zeros_like(states).index_add(0, ctx.asked, gradient)
         timed = any(ctx.needs_input_grad[4:7])
-        sums = _Sums(ctx.fixed, coefficients, inputs, len(ctx.problem.events.piece) if timed else 0, parameters)
-        to_z0 = _sweep(ctx.problem, ctx.fixed.tolerance, ctx.keys, states, to_states, sums)
+        named = dict(zip(ctx.names, parameters, strict=True))
+        sums = _Sums(ctx.together, named, coefficients, inputs, len(ctx.problem.events.piece) if timed else 0)
+        to_z0 = _sweep(ctx.problem, ctx.tolerance, ctx.keys, states, to_states, sums)
         to_times = [part[ctx.moved] for part in sums.times] if timed else [None] * 3
         return None, to_z0, sums.coefficients, sums.inputs, *to_times, *sums.parameters
 
@@ -115,17 +101,19 @@ class _Adjoint(torch.autograd.Function):
 class _Sums:
     """Gradients that gather up along the way; and the parameters, apart from their modules: hooks are for the whole sum."""
 
-    def __init__(self, fixed: _Fixed, coefficients: Tensor, inputs: Tensor, timed: int, parameters: list[Tensor]):
-        self.modules = fixed.modules
-        self.leaves = [parameter.detach().requires_grad_() for parameter in parameters]
-        self.named = dict(zip(fixed.names, self.leaves, strict=True))
+    def __init__(
+        self, together: Together, parameters: dict[str, Tensor], coefficients: Tensor, inputs: Tensor, timed: int
+    ):
+        self.together = together
+        self.named = {name: parameter.detach().requires_grad_() for name, parameter in parameters.items()}
+        self.leaves = list(self.named.values())
         self.coefficients, self.inputs = torch.zeros_like(coefficients), torch.zeros_like(inputs)
         self.times = coefficients.new_zeros(3, timed, dtype=torch.float64)  # since, length, duration of every event
-        self.parameters = [torch.zeros_like(p) for p in parameters]
+        self.parameters = [torch.zeros_like(leaf) for leaf in self.leaves]
 
     def call(self, function: Callable[..., Tensor], *arguments: Tensor) -> Tensor:
         """The function of flow or jump, with these parameters."""
-        return functional_call(self.modules, self.named, (function, *arguments))  # type: ignore[no-any-return]
+        return self.together.call_with(self.named, function, *arguments)  # type: ignore[no-any-return]
 
     def add(self, gradients: tuple[Tensor | None, ...], factor: float) -> None:
         for total, part in zip(self.parameters, gradients, strict=True):
@@ -135,9 +123,16 @@ class _Sums:
 
 def _split_jumps(events: Events) -> tuple[Events, Int[Tensor, "events"]]:
     """Events with one more before each jump, so that the state there is one that can be kept; and where each went."""
-    ends = (1 + (events.jump_row >= 0).long()).cumsum(0)
+    events = dataclasses.replace(
+        events,
+        **{name: getattr(events, name).detach() for name in ("start", "length", "duration", "time")},
+    )
+    jumping = events.jump_row >= 0
+    if not bool(jumping.any()):
+        return events, torch.arange(len(jumping), device=jumping.device)
+    ends = (1 + jumping.long()).cumsum(0)
     moved = ends - 1
-    total = int(ends[-1]) if len(ends) else 0
+    total = int(ends[-1])
 
     def spread(values: Tensor, fill: float) -> Tensor:
         return values.new_full((total,), fill).index_copy(0, moved, values)
@@ -146,10 +141,10 @@ def _split_jumps(events: Events) -> tuple[Events, Int[Tensor, "events"]]:
     split = Events(
         bounds[events.offsets],
         spread(events.piece, -1),
-        spread(events.start.detach(), 0.0),
-        spread(events.length.detach(), 0.0),
-        spread(events.duration.detach(), 0.0),
-        events.time.detach()[ragged.series_of_rows(bounds)],
+        spread(events.start, 0.0),
+        spread(events.length, 0.0),
+        spread(events.duration, 0.0),
+        events.time[ragged.series_of_rows(bounds)],
         spread(events.jump_row, -1),
     )
     return split, moved

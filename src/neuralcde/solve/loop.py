@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -15,6 +14,7 @@ from ..fields import VectorField, as_field
 from ..paths import ControlPath
 from ..series import ragged
 from .gradients import Backprop, Checkpoint
+from .held import Held
 from .solvers import Tableau
 
 
@@ -73,6 +73,11 @@ class Problem:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "start", self.path.knots[self.path.series.offsets[:-1]])
+
+    @property
+    def modules(self) -> list[nn.Module]:
+        """The field and the cell, where there are."""
+        return ([] if self.flow is None else [self.flow.field]) + ([] if self.jump is None else [self.jump.cell])
 
 
 def drive_at(
@@ -153,11 +158,14 @@ def solve_plainly(
     alive.append(0)
     z, states = problem.z0[order], []
     segment = longest if isinstance(gradient, Backprop) or not torch.is_grad_enabled() else gradient.every
+    if segment < longest:
+        held = Held(
+            problem.modules, [problem.path.coefficients, *([] if problem.jump is None else [problem.jump.inputs])]
+        )
     for first in range(0, longest, max(segment, 1)):
         last = min(first + segment, longest)
-        call: Callable[..., tuple[Tensor, ...]] = advance
         if segment < longest:
-            z, *found = checkpoint(call, z, first, last, use_reentrant=False)
+            z, *found = checkpoint(held.repeat, advance, z, first, last, use_reentrant=False)
         else:
             z, *found = advance(z, first, last)
         states += found
