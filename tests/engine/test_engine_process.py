@@ -16,7 +16,7 @@ from solve_cases import Case, largest_difference, some_flow, some_jump, some_pat
 pytestmark = pytest.mark.skipif(kernels is None, reason="the native kernels were not built or are turned off")
 
 SETUP = """
-    import json, os, signal, threading, time
+    import json, os, signal, threading, time, warnings
     import torch
     import neuralcde as nc
     from solve_cases import Case, mlp, some_flow, some_jump, some_path, states
@@ -33,6 +33,7 @@ FORK = """
         assert solution.stats.engine.startswith("native")
         return solution.at_knots
     parent = run()
+    warnings.simplefilter("ignore", DeprecationWarning)  # from Python 3.12 on a fork warns where there are threads
     child = os.fork()
     if child == 0:
         signal.alarm(10)
