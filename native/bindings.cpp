@@ -56,7 +56,7 @@ template <class Real, class Any>
 void check_coefficients(const Batch<Real>& batch, const Any& array, size_t powers) {
     require(static_cast<int64_t>(array.shape(0)) == pieces(batch) && array.shape(1) == powers &&
                 static_cast<int64_t>(array.shape(2)) == batch.channels,
-            "coefficients must have shape (pieces, " + std::to_string(powers) + ", channels)");
+            powers == 4 ? "coefficients must have shape (pieces, 4, channels)" : "coefficients must have shape (pieces, 2, channels)");
 }
 
 Slopes checked(const std::string& slopes) {

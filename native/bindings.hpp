@@ -5,7 +5,6 @@
 #include <nanobind/ndarray.h>
 
 #include <atomic>
-#include <string>
 
 #include "levels.hpp"
 
@@ -16,8 +15,8 @@ extern std::atomic<const Level*> chosen;
 template <class Scalar, int dimensions>
 using Array = nanobind::ndarray<Scalar, nanobind::ndim<dimensions>, nanobind::c_contig, nanobind::device::cpu>;
 
-inline void require(bool condition, const std::string& message) {
-    if (!condition) throw nanobind::value_error(message.c_str());
+inline void require(bool condition, const char* message) {
+    if (!condition) throw nanobind::value_error(message);
 }
 
 void bind_engine(nanobind::module_& m);

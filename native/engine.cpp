@@ -135,7 +135,7 @@ class Solver {
             const int64_t events = solver.longest(tile);
             for (int64_t e = 0; e < events; ++e) {
                 if (brake.pulled(calling)) return;
-                advance_jump(e, state.data());
+                if (advance_jump(e, state.data())) check(e);
                 keep(tile, e);
                 save(e);
                 if (!prepare_step(e)) continue;
@@ -287,14 +287,15 @@ class Solver {
             return true;
         }
 
-        void advance_jump(int64_t e, V* z) {
+        bool advance_jump(int64_t e, V* z) {
             M jumping[registers] = {};
-            if (!load_jump(e, z, jumping)) return;
+            if (!load_jump(e, z, jumping)) return false;
             solver.jump.evaluate(jump_work.data());
             const V* out = jump_work.data() + p.jump.output * registers;
             for (int h = 0; h < hidden; ++h)
                 for (int v = 0; v < registers; ++v)
                     z[h * registers + v] = jumping[v] ? out[h * registers + v] : z[h * registers + v];
+            return true;
         }
 
         // Turns the gradient of the state after the jump of event e into that of the state before it.

@@ -147,7 +147,7 @@ class Solve {
         const int64_t most = p.series ? event_offsets.data()[order.data()[0] + 1] - event_offsets.data()[order.data()[0]] : 1;
         every = std::min(every, most);  // more events between checkpoints than there are is one checkpoint a series
         p.registers = registers, p.threads = threads, p.every = every;
-        const int64_t width = engine<Real>().lanes * registers;
+        const int64_t width = level.lanes * registers;
         int64_t kept = 0;
         for (int64_t i = 0; i < p.series && every; i += width) {
             const int64_t s = order.data()[i];
@@ -167,7 +167,7 @@ class Solve {
         check_saved(saved.shape(0), saved.shape(1));
         require(static_cast<int64_t>(failed_event.shape(0)) == p.series, "failed_event must have one number a series");
         p.saved = saved.data(), p.failed_event = failed_event.data();
-        run(engine<Real>().forward);
+        run(level.forward);
     }
 
     void backward(Array<const Real, 2> saved_gradient, OutArrays<Real> flow_gradients, OutArrays<Real> jump_gradients,
@@ -186,7 +186,7 @@ class Solve {
         p.saved_gradient = saved_gradient.data(), p.initial_gradient = initial_gradient.data();
         p.coefficient_gradient = coefficient_gradient ? coefficient_gradient->data() : nullptr;
         p.row_gradient = row_gradient ? row_gradient->data() : nullptr;
-        run(engine<Real>().backward);
+        run(level.backward);
     }
 
   private:
@@ -251,6 +251,7 @@ class Solve {
                Array<const double, 1>, Array<const int64_t, 1>, Array<const int64_t, 1>, Array<const int64_t, 1>,
                Array<const int64_t, 1>, Array<Real, 1>>
         held;
+    const Engine<Real>& level = engine<Real>();  // of the whole life of a solve: its checkpoints are laid out for it
     Problem<Real> p;
 };
 

@@ -11,7 +11,25 @@
 #include <thread>
 #include <vector>
 
+#ifdef __linux__
+#include <pthread.h>
+#include <sched.h>
+#endif
+
 namespace neuralcde {
+
+// Lets a new thread run anywhere but where its creator runs. Without this, Linux often queues a short-lived thread behind
+// its creator for a whole time slice (2 to 3 ms, measured on two cores) while the other core idles.
+inline void place_elsewhere([[maybe_unused]] std::thread& helper) {
+#ifdef __linux__
+    cpu_set_t others;
+    if (sched_getaffinity(0, sizeof others, &others) != 0) return;
+    const int here = sched_getcpu();
+    if (here < 0) return;
+    CPU_CLR(here, &others);
+    if (CPU_COUNT(&others) > 0) pthread_setaffinity_np(helper.native_handle(), sizeof others, &others);
+#endif
+}
 
 // Runs work(0) here and work(1) .. work(shares - 1) on threads of their own; rethrows the first exception.
 template <class Work>
@@ -28,7 +46,7 @@ void parallel(int64_t shares, Work work) {
     helpers.reserve(shares);
     int64_t started = 1;
     try {
-        for (; started < shares; ++started) helpers.emplace_back(guarded, started);
+        for (; started < shares; ++started) place_elsewhere(helpers.emplace_back(guarded, started));
     } catch (const std::system_error&) {
         // The system refuses more threads: do the rest of the work here.
     }

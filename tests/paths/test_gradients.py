@@ -5,6 +5,9 @@ import dataclasses
 import pytest
 import torch
 
+import neuralcde as nc
+from neuralcde._native import kernels
+from neuralcde.paths.smoothing import _Smooth
 from ragged_cases import NAN, SCHEMES, random_series
 
 IN_TIMES = ["natural_cubic", "hermite", "hermite-forward", "linear"]
@@ -100,3 +103,26 @@ def test_gradients_pass_through_slices_and_dtypes(build):
     path[0].to(torch.float32).coefficients.sum().backward()
     assert torch.any(leaf.grad[:5])
     assert not torch.any(leaf.grad[5:])
+
+
+@pytest.mark.parametrize("scheme", [nc.natural_cubic, nc.hermite])
+def test_a_native_gradient_differentiated_again_says_so(scheme):
+    """Never a silent zero: the kernels' gradients are first order."""
+    if kernels is None:
+        pytest.skip("plain torch differentiates twice")
+    values = torch.randn(5, 2, dtype=torch.float64, requires_grad=True)
+    series = nc.IrregularSeries.from_list([(torch.arange(5.0).double(), values)])
+    (gradient,) = torch.autograd.grad(scheme(series).coefficients.square().sum(), values, create_graph=True)
+    with pytest.raises(RuntimeError, match="cannot be differentiated twice; set NEURALCDE_ISA=none"):
+        gradient.sum().backward()
+
+
+def test_smoothing_is_differentiated_as_often_as_one_likes():
+    """It is linear and symmetric, hence its own way back; the series has missing values."""
+    series = random_series(3, count=2, channels=2)
+
+    def smooth(values):
+        return _Smooth.apply(torch.where(series.observed, values, NAN), series, 0.5)[series.observed]
+
+    values = torch.randn_like(series.values, requires_grad=True)
+    assert torch.autograd.gradgradcheck(lambda v: smooth(v).square(), (values,))

@@ -7,8 +7,8 @@ from .lowering import lower_jump as lower_jump
 from .lowering import lowers as lowers
 from .native import MOST_STAGES as MOST_STAGES
 from .native import engine_name as engine_name
+from .native import once_differentiable as once_differentiable
 from .native import solve_natively as solve_natively
-from .once import once_differentiable as once_differentiable
 from .program import Program as Program
 from .program import ProgramBuilder as ProgramBuilder
 from .program import Region as Region

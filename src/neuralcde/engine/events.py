@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from jaxtyping import Float, Int
@@ -40,7 +41,7 @@ class Events:
     time: Float[Tensor, "events"]
     jump_row: Int[Tensor, "events"]
 
-    @property
+    @functools.cached_property
     def counts(self) -> Int[Tensor, "series"]:
         """Events of each series."""
         return ragged.lengths(self.offsets)

@@ -11,11 +11,14 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from .._native import kernels, level
+from .._native.once import once_differentiable as once_differentiable_or
 from .events import Events, Saved
-from .once import once_differentiable
 from .program import Program
 
 MOST_STAGES = 16  # of a tableau, as engine.hpp has it
+once_differentiable = once_differentiable_or(
+    'this solve cannot be differentiated twice; use gradient="backprop", which differentiates the plain loop.'
+)
 
 
 def engine_name() -> str:

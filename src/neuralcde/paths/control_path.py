@@ -102,7 +102,7 @@ class ControlPath:
         """How long each piece lasts, float64: 0 for vertical pieces and for the piece of a series with one row."""
         offsets, knots, firsts = self.series.offsets, self.knots, self.piece_offsets
         of_piece = ragged.series_of_rows(firsts)
-        within = torch.arange(len(of_piece), device=self.device) - firsts[:-1][of_piece]
+        within = ragged.places_in_series(firsts)
         row = offsets[:-1][of_piece] + within // self.pieces_per_gap
         gap = knots[torch.minimum(row + 1, (offsets[1:] - 1)[of_piece])] - knots[row]
         return gap.masked_fill(within % self.pieces_per_gap == 1, 0.0)

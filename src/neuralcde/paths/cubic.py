@@ -8,9 +8,9 @@ from typing import Any, Literal
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from .._native import kernels
+from .._native.once import once_differentiable
 from ..series import IrregularSeries
 from .pieces import in_blocks, own_gaps, piece_offsets
 
@@ -66,7 +66,10 @@ class _Native(torch.autograd.Function):
         return coefficients
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable(
+        "the native kernel of a cubic path cannot be differentiated twice; set NEURALCDE_ISA=none to build paths in plain torch, "
+        "which can."
+    )
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, None, None]:
         assert kernels is not None
         times, values, offsets = ctx.saved_tensors

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from .._native import kernels
 from ..series import IrregularSeries
@@ -69,11 +68,11 @@ class _Smooth(torch.autograd.Function):
         return smooth(ctx.series, penalty)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         observed = ctx.series.observed
-        pulled = dataclasses.replace(ctx.series, values=torch.where(observed, gradient, torch.nan))
-        return torch.where(observed, smooth(pulled, ctx.penalty), 0.0), None, None
+        # smoothing is linear and its matrix symmetric: it is its own way back, as often as one likes
+        pulled = _Smooth.apply(torch.where(observed, gradient, torch.nan), ctx.series, ctx.penalty)  # type: ignore[no-untyped-call]
+        return torch.where(observed, pulled, 0.0), None, None
 
 
 def smooth(series: IrregularSeries, penalty: float) -> Float[Tensor, "rows channels"]:

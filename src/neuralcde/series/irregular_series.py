@@ -494,7 +494,7 @@ class IrregularSeries:
         """Values (series, steps, channels) and times (series, steps), padded with NaN, and the lengths."""
         steps = int(self.lengths.max()) if len(self) else 0
         of_row = ragged.series_of_rows(self.offsets)
-        within = torch.arange(len(self.times), device=self.device) - self.offsets[:-1][of_row]
+        within = ragged.places_in_series(self.offsets)
         values = self.values.new_full((len(self), steps, self.channels), torch.nan)
         times = self.times.new_full((len(self), steps), torch.nan)
         return Padded(

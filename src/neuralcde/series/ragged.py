@@ -33,6 +33,13 @@ def series_of_rows(offsets: Int[Tensor, " bounds"]) -> Int[Tensor, " rows"]:
     return starts.cumsum(0)[:rows]
 
 
+def places_in_series(offsets: Int[Tensor, " bounds"]) -> Int[Tensor, " rows"]:
+    """For every row, its place within its series: 0, 1, ..."""
+    of_row = series_of_rows(offsets)
+    # not offsets[of_row]: indexing wakes torch's threads, which then spin for milliseconds on cores that others want
+    return torch.arange(len(of_row), device=offsets.device) - offsets.index_select(0, of_row)
+
+
 def series_name(ids: NDArray[Any], position: int) -> str:
     """The id of a series as the user wrote it, for messages: `7`, not `np.int64(7)`."""
     return repr(ids[position : position + 1].tolist()[0])

@@ -283,10 +283,7 @@ def _saved_events(events: Events, reached: Int[Tensor, "rows"], save: Save, path
     if save == "knots":
         return _Wanted(Saved(path.series.offsets, reached), lambda run, states: states)
     if save == "dense":
-        event = torch.arange(len(events.piece), device=path.device)
-        return _Wanted(
-            Saved(events.offsets, event - events.offsets[:-1][ragged.series_of_rows(events.offsets)]), _nothing
-        )
+        return _Wanted(Saved(events.offsets, ragged.places_in_series(events.offsets)), _nothing)
     return _Wanted(Saved(torch.arange(len(path) + 1, device=path.device), counts - 1), _nothing)
 
 

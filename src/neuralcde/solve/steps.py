@@ -139,7 +139,7 @@ def events_of(
         nothing = torch.zeros(len(times), dtype=torch.float64, device=device)
         jump_row = rows if jumps is None else torch.where(jumps, rows, -1)
         piece = torch.full_like(rows, -1)
-        return Events(offsets, piece, nothing, nothing, nothing, times, jump_row), rows - offsets[:-1][of_row]
+        return Events(offsets, piece, nothing, nothing, nothing, times, jump_row), ragged.places_in_series(offsets)
     series = len(path)
     counts = ragged.lengths(grid.offsets)
     event_offsets = grid.offsets + torch.arange(series + 1, device=device)
@@ -153,7 +153,7 @@ def events_of(
     durations = path.durations[grid.piece]
     step_time = times[piece_start_rows(path)[grid.piece]] + durations * grid.start
     end_time = times[offsets[1:] - 1]
-    within = (rows - offsets[:-1][of_row]) * path.pieces_per_gap
+    within = ragged.places_in_series(offsets) * path.pieces_per_gap
     arrived = torch.ones_like(rows, dtype=torch.bool)
     if finished is not None:
         whole = finished == ragged.lengths(path.piece_offsets)
@@ -194,23 +194,22 @@ def knot_events(path: ControlPath, jumps: Bool[Tensor, "rows"] | None) -> tuple[
     if path.pieces_per_gap != 1 or len(path.coefficients) != len(times) - len(path) or len(path) == 0:
         return None
     rows, last = torch.arange(len(times), device=path.device), offsets[1:] - 1
-    of_row = ragged.series_of_rows(offsets)
     start = torch.zeros_like(times)
     events = Events(
         offsets,
-        (rows - of_row).index_fill(0, last, -1),
+        (rows - ragged.series_of_rows(offsets)).index_fill(0, last, -1),
         start.detach(),
         torch.ones_like(start).index_fill(0, last, 0.0),
         torch.nn.functional.pad(times.diff(), (0, 1)).index_fill(0, last, 0.0),
         times,
         torch.full_like(rows, -1) if jumps is None else torch.where(jumps, rows, -1),
     )
-    return events, rows - offsets[:-1][of_row]
+    return events, ragged.places_in_series(offsets)
 
 
 def piece_start_rows(path: ControlPath) -> Int[Tensor, "pieces"]:
     """The row at which each piece starts (for a vertical piece: the row it leads to)."""
     per_gap, offsets = path.pieces_per_gap, path.series.offsets
     of_piece = ragged.series_of_rows(path.piece_offsets)
-    within = torch.arange(len(of_piece), device=path.device) - path.piece_offsets[:-1][of_piece]
+    within = ragged.places_in_series(path.piece_offsets)
     return offsets[:-1][of_piece] + (within + per_gap - 1) // per_gap
