@@ -17,9 +17,9 @@ namespace {
 class Brake {
   public:
     explicit Brake(const std::function<bool()>& interrupted) : interrupted(interrupted) {}
-    bool pulled(bool calling_thread) {
+    bool pulled() {
         if (stopped.load(std::memory_order_relaxed)) return true;
-        if (!calling_thread || !interrupted) return false;
+        if (!interrupted || std::this_thread::get_id() != caller) return false;
         const auto now = std::chrono::steady_clock::now();
         if (now - last < std::chrono::milliseconds(100)) return false;
         last = now;
@@ -29,6 +29,7 @@ class Brake {
 
   private:
     const std::function<bool()>& interrupted;
+    const std::thread::id caller = std::this_thread::get_id();
     std::atomic<bool> stopped{false};
     std::chrono::steady_clock::time_point last = std::chrono::steady_clock::now();
 };
@@ -66,11 +67,11 @@ class Solver {
             // tiles are sorted by length: dealing them out like cards balances the shares
             for (int64_t tile = share; tile < tiles; tile += shares) {
                 if (backward) {
-                    workers[share].backward(tile, brake, share == 0);
+                    workers[share].backward(tile, brake);
                 } else {
-                    workers[share].forward(tile, brake, share == 0);
+                    workers[share].forward(tile, brake);
                 }
-                if (brake.pulled(share == 0)) return;
+                if (brake.pulled()) return;
             }
         });
         if (backward)
@@ -129,12 +130,12 @@ class Solver {
             }
         }
 
-        void forward(int64_t tile, Brake& brake, bool calling) {
+        void forward(int64_t tile, Brake& brake) {
             assign(tile);
             load_initial();
             const int64_t events = solver.longest(tile);
             for (int64_t e = 0; e < events; ++e) {
-                if (brake.pulled(calling)) return;
+                if (brake.pulled()) return;
                 if (advance_jump(e, state.data())) check(e);
                 keep(tile, e);
                 save(e);
@@ -144,14 +145,14 @@ class Solver {
             }
         }
 
-        void backward(int64_t tile, Brake& brake, bool calling) {
+        void backward(int64_t tile, Brake& brake) {
             assign(tile);
             const int64_t events = solver.longest(tile);
             std::fill(gradient.data(), gradient.data() + gradient.size(), V{});
             for (Lane& l : lane) l.saved = l.saved_end;
             const size_t size = static_cast<size_t>(hidden) * registers;
             for (int64_t e = events; e-- > 0;) {
-                if (brake.pulled(calling)) return;
+                if (brake.pulled()) return;
                 const V* here;
                 if (p.every == 1) {
                     here = checkpoint(tile, e);

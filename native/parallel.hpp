@@ -1,10 +1,13 @@
 // Work in parallel.
 //
-// Threads live for one call. Creating one costs some tens of microseconds, and in exchange nothing is left behind: no
-// pool that a forked child would inherit dead, no lock between callers, no change to the process at import.
+// On Linux the work is given to the threads that torch already has: those of the OpenMP runtime it has loaded. They are
+// awake or spinning after torch's own operations, so that threads of our own would share a core with them. Where there
+// is no such runtime, or in a forked child, where its threads are dead, threads live for one call: nothing is left behind,
+// and nothing that a fork could break.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <system_error>
@@ -12,11 +15,25 @@
 #include <vector>
 
 #ifdef __linux__
+#include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 #endif
 
 namespace neuralcde {
+
+// The loaded OpenMP runtime's way to run a function on so many threads, or null.
+using Team = void (*)(void (*work)(void*), void* data, unsigned threads, unsigned flags);
+inline Team team() {
+#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
+    static const pid_t home = getpid();
+    static const Team found = reinterpret_cast<Team>(dlsym(RTLD_DEFAULT, "GOMP_parallel"));
+    return getpid() == home ? found : nullptr;
+#else
+    return nullptr;
+#endif
+}
 
 // Lets a new thread run anywhere but where its creator runs. Without this, Linux often queues a short-lived thread behind
 // its creator for a whole time slice (2 to 3 ms, measured on two cores) while the other core idles.
@@ -31,28 +48,34 @@ inline void place_elsewhere([[maybe_unused]] std::thread& helper) {
 #endif
 }
 
-// Runs work(0) here and work(1) .. work(shares - 1) on threads of their own; rethrows the first exception.
+// Runs work(0) .. work(shares - 1), each on any thread, the caller's among them; rethrows the first exception.
 template <class Work>
 void parallel(int64_t shares, Work work) {
     std::vector<std::exception_ptr> failures(shares);
-    auto guarded = [&](int64_t share) {
-        try {
-            work(share);
-        } catch (...) {
-            failures[share] = std::current_exception();
+    std::atomic<int64_t> next{0};
+    auto take = [&] {
+        for (int64_t share = next++; share < shares; share = next++) {
+            try {
+                work(share);
+            } catch (...) {
+                failures[share] = std::current_exception();
+            }
         }
     };
-    std::vector<std::thread> helpers;
-    helpers.reserve(shares);
-    int64_t started = 1;
-    try {
-        for (; started < shares; ++started) place_elsewhere(helpers.emplace_back(guarded, started));
-    } catch (const std::system_error&) {
-        // The system refuses more threads: do the rest of the work here.
+    const Team together = shares > 1 ? team() : nullptr;
+    if (together) {
+        together([](void* data) { (*static_cast<decltype(take)*>(data))(); }, &take, static_cast<unsigned>(shares), 0);
+    } else {
+        std::vector<std::thread> helpers;
+        helpers.reserve(shares);
+        try {
+            for (int64_t share = 1; share < shares; ++share) place_elsewhere(helpers.emplace_back(take));
+        } catch (const std::system_error&) {
+            // The system refuses more threads: those there are do all the work.
+        }
+        take();
+        for (auto& helper : helpers) helper.join();
     }
-    guarded(0);
-    for (int64_t share = started; share < shares; ++share) guarded(share);
-    for (auto& helper : helpers) helper.join();
     for (auto& failure : failures)
         if (failure) std::rethrow_exception(failure);
 }

@@ -33,8 +33,9 @@ def test_loading_changes_nothing():
         STATE
         + """
     rows, channels, series = 40_000, 3, 400
+    torch.set_num_threads(4)
     times = torch.arange(rows, dtype=torch.float64)
-    values = torch.sin(times[:, None] * torch.arange(1, channels + 1)).float()  # torch may start threads of its own
+    values = torch.sin(times[:, None] * torch.arange(1, channels + 1)).float()  # torch starts its threads; we use those
     offsets = torch.arange(0, rows + 1, rows // series)
     coefficients = torch.empty(rows - series, 4, channels)
     before = state()

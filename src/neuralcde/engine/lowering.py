@@ -19,6 +19,7 @@ from .program import Program, ProgramBuilder, Region
 Lowering = Callable[[ProgramBuilder, Any], Region]
 _registry: dict[type[nn.Module], Lowering] = {}
 
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 FUSED = {nn.ReLU: "relu", nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.Softplus: "softplus"}
 
 
@@ -63,13 +64,13 @@ def _lower(module: nn.Module, hidden: int, inputs: int) -> Program | str:
 
 def check_plain(module: nn.Module) -> None:
     """Refuse modules whose call does more than their forward: hooks, replaced methods."""
-    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    if any(getattr(torch_module, f"_global{name}", None) for name in hooks):
+    if any(getattr(torch_module, f"_global{name}", None) for name in HOOKS):
         raise NotLoweredError("global module hooks are installed")
     for part in module.modules():
-        if any(getattr(part, name, None) for name in hooks):
+        own = vars(part)
+        if any(own.get(name) for name in HOOKS):
             raise NotLoweredError(f"{type(part).__name__} has hooks")
-        if "forward" in vars(part) or "prod" in vars(part):
+        if "forward" in own or "prod" in own:
             raise NotLoweredError(f"the forward of a {type(part).__name__} was replaced")
 
 

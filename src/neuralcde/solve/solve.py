@@ -137,13 +137,12 @@ def solve(
 
     run = _Run(path, flow, jump, tableau, method, steps)
     finished = None if found is None else found.finished
-    events, reached = simple or events_of(path, grid, rows, finished)
+    events, reached = events_of(path, grid, rows, finished) if simple is None else (simple, None)
     saved = _saved_events(events, reached, save, path)
     states, failed, engine = run(z0, events, saved.wanted)
 
-    ends, last_event = saved.wanted.offsets[1:] - 1, events.offsets[1:] - 1
-    last = states[ends]
-    failed = torch.where((failed < 0) & ~last.detach().isfinite().all(1), events.counts - 1, failed)
+    last = states if isinstance(save, str) and save == "last" else states[saved.wanted.offsets[1:] - 1]
+    last_event = events.offsets[1:] - 1
     statuses = torch.where(failed >= 0, 1, 0)
     if finished is not None:
         statuses = torch.where(finished < ragged.lengths(path.piece_offsets), 2, statuses)
@@ -266,8 +265,11 @@ class _Wanted:
     finish: Callable[[_Run, Tensor], Tensor]
 
 
-def _saved_events(events: Events, reached: Int[Tensor, "rows"], save: Save, path: ControlPath) -> _Wanted:
-    """States needed for `save`; the last one of every series always comes last among its own."""
+def _saved_events(events: Events, reached: Int[Tensor, "rows"] | None, save: Save, path: ControlPath) -> _Wanted:
+    """States needed for `save`; the last one of every series always comes last among its own.
+
+    `reached` is the event at which each row is reached; None where every row is an event.
+    """
     counts = events.counts
     if isinstance(save, Tensor):
         asked = _asked(path, save)
@@ -281,7 +283,8 @@ def _saved_events(events: Events, reached: Int[Tensor, "rows"], save: Save, path
             ),
         )
     if save == "knots":
-        return _Wanted(Saved(path.series.offsets, reached), lambda run, states: states)
+        at_rows = ragged.places_in_series(path.series.offsets) if reached is None else reached
+        return _Wanted(Saved(path.series.offsets, at_rows), lambda run, states: states)
     if save == "dense":
         return _Wanted(Saved(events.offsets, ragged.places_in_series(events.offsets)), _nothing)
     return _Wanted(Saved(torch.arange(len(path) + 1, device=path.device), counts - 1), _nothing)

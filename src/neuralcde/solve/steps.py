@@ -185,8 +185,8 @@ def events_of(
     return events, reached
 
 
-def knot_events(path: ControlPath, jumps: Bool[Tensor, "rows"] | None) -> tuple[Events, Int[Tensor, "rows"]] | None:
-    """What `events_of` gives for one step a piece, in a fraction of its time: every row is an event.
+def knot_events(path: ControlPath, jumps: Bool[Tensor, "rows"] | None) -> Events | None:
+    """The events that `events_of` gives for one step a piece, in a fraction of its time: every row is an event.
 
     None where it is not so simple: on rectilinear paths, where a series has one row only, and without any series.
     """
@@ -195,7 +195,7 @@ def knot_events(path: ControlPath, jumps: Bool[Tensor, "rows"] | None) -> tuple[
         return None
     rows, last = torch.arange(len(times), device=path.device), offsets[1:] - 1
     start = torch.zeros_like(times)
-    events = Events(
+    return Events(
         offsets,
         (rows - ragged.series_of_rows(offsets)).index_fill(0, last, -1),
         start.detach(),
@@ -204,7 +204,6 @@ def knot_events(path: ControlPath, jumps: Bool[Tensor, "rows"] | None) -> tuple[
         times,
         torch.full_like(rows, -1) if jumps is None else torch.where(jumps, rows, -1),
     )
-    return events, ragged.places_in_series(offsets)
 
 
 def piece_start_rows(path: ControlPath) -> Int[Tensor, "pieces"]:
