@@ -323,6 +323,13 @@ class Solver {
 
         // ---- steps of the flow ----
 
+        // The piece that a lane steps along at event e, or -1.
+        int64_t piece(const Lane& l, int64_t e) const {
+            if (e >= l.events) return -1;
+            if (p.piece) return p.piece[l.first_event + e];
+            return e + 1 < l.events ? l.first_event + e - l.series : -1;
+        }
+
         // Reads the pieces that the lanes step along; false if no lane has a step at event e.
         bool prepare_step(int64_t e) {
             if (!p.flow.present()) return false;
@@ -330,11 +337,13 @@ class Solver {
             for (int j = 0; j < width; ++j) {
                 const Lane& l = lane[j];
                 const int64_t event = l.first_event + e;
-                const bool moves = e < l.events && p.piece[event] >= 0;
-                lane_coefficients[j] = moves ? p.coefficients + p.piece[event] * p.powers * p.channels : nullptr;
-                from[j / lanes][j % lanes] = moves ? static_cast<Real>(p.from[event]) : Real(0);
-                step[j / lanes][j % lanes] = moves ? static_cast<Real>(p.step[event]) : Real(0);
-                duration[j / lanes][j % lanes] = moves ? static_cast<Real>(p.duration[event]) : Real(0);
+                const int64_t along = piece(l, e);
+                const bool moves = along >= 0, whole = moves && !p.piece;
+                lane_coefficients[j] = moves ? p.coefficients + along * p.powers * p.channels : nullptr;
+                const double lasts = whole ? p.time[event + 1] - p.time[event] : moves ? p.duration[event] : 0;
+                from[j / lanes][j % lanes] = whole || !moves ? Real(0) : static_cast<Real>(p.from[event]);
+                step[j / lanes][j % lanes] = whole ? Real(1) : moves ? static_cast<Real>(p.step[event]) : Real(0);
+                duration[j / lanes][j % lanes] = static_cast<Real>(lasts);
                 moving[j / lanes][j % lanes] = moves ? -1 : 0;
                 any |= moves;
             }
@@ -426,7 +435,7 @@ class Solver {
             for (int j = 0; j < width; ++j) {
                 const Lane& l = lane[j];
                 if (!moving[j / lanes][j % lanes]) continue;
-                Real* to = p.coefficient_gradient + p.piece[l.first_event + e] * size;
+                Real* to = p.coefficient_gradient + piece(l, e) * size;
                 for (int64_t k = 0; k < size; ++k) to[k] += at(piece_gradient.data(), static_cast<int>(k), j);
             }
         }

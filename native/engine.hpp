@@ -13,17 +13,35 @@
 
 namespace neuralcde {
 
-enum class Code : int { linear, unary, multiply, add, subtract, affine, contract };
-enum class Function : int { identity, relu, tanh, sigmoid, softplus, silu };
+enum class Code : int { linear, unary, multiply, add, subtract, affine, contract, outer };
+enum class Function : int { identity, relu, tanh, sigmoid, softplus, silu, decay };  // decay: exp(-max(x, 0))
 
 struct Op {
     Code code;
     Function function;  // of a unary; of a linear, applied to its result
     int out, a, b;      // features where results and operands start
-    int rows, columns;  // linear: outputs, inputs; contract: a is (rows x columns), b has columns; others: rows
+    // linear: outputs, inputs; contract: a is (rows x columns), b has columns; outer: out is (rows x columns), a has rows, b
+    // has columns; others: rows
+    int rows, columns;
     int weight, bias;   // parameters of a linear; bias -1: none
     bool accumulate;    // a linear adds to what is there
     double scale, shift;  // affine: scale * a + shift
+
+    // How many features it writes and reads.
+    int64_t size_out() const { return code == Code::outer ? int64_t(rows) * columns : rows; }
+    int64_t size_a() const {
+        return code == Code::linear ? columns : code == Code::contract ? int64_t(rows) * columns : rows;
+    }
+    int64_t size_b() const {
+        switch (code) {
+            case Code::multiply:
+            case Code::add:
+            case Code::subtract: return rows;
+            case Code::contract:
+            case Code::outer: return columns;
+            default: return 0;
+        }
+    }
 };
 
 template <class Real>
@@ -62,11 +80,12 @@ struct Problem {
     const Real* coefficients = nullptr;    // (pieces, powers, channels)
     const Real* row_inputs = nullptr;      // (rows, row_features)
     const int64_t* event_offsets = nullptr;  // (series + 1)
-    const int64_t* piece = nullptr;        // (events) -1: no flow
-    const double* from = nullptr;          // (events) u at the start of the step
+    const int64_t* piece = nullptr;        // (events) -1: no flow; null: every event but a series' last is one piece
+    const double* from = nullptr;          // (events) u at the start of the step; these two and duration null with piece
     const double* step = nullptr;          // (events) length of the step in u
     const double* duration = nullptr;      // (events) length of the step in time
-    const int64_t* jump_row = nullptr;     // (events) -1: no jump
+    const double* time = nullptr;          // (events) time of the event, where piece is null
+    const int64_t* jump_row = nullptr;     // (events) -1: no jump; null: no jumps
     const int64_t* order = nullptr;        // (series) longest first
     const int64_t* saved_offsets = nullptr;  // (series + 1)
     const int64_t* saved_event = nullptr;  // (saved) events of the series whose states are wanted, increasing

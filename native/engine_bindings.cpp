@@ -39,32 +39,21 @@ ProgramSpec make_program(Array<const int64_t, 2> ops, Array<const double, 2> num
     ProgramSpec spec{{}, features, input, output};
     for (size_t k = 0; k < ops.shape(0); ++k) {
         const int64_t* v = ops.data() + k * 10;
-        require(v[0] >= 0 && v[0] <= static_cast<int>(Code::contract), "unknown code");
-        require(v[1] >= 0 && v[1] <= static_cast<int>(Function::silu), "unknown function");
+        require(v[0] >= 0 && v[0] <= static_cast<int>(Code::outer), "unknown code");
+        require(v[1] >= 0 && v[1] <= static_cast<int>(Function::decay), "unknown function");
         for (int i = 2; i < 9; ++i) require(v[i] >= -1 && v[i] <= features, "an operand is out of range");
         Op op{static_cast<Code>(v[0]), static_cast<Function>(v[1]), int(v[2]), int(v[3]), int(v[4]), int(v[5]),
               int(v[6]),               int(v[7]),                   int(v[8]), v[9] != 0, 0,         0};
         op.scale = numbers.data()[2 * k], op.shift = numbers.data()[2 * k + 1];
-        require(op.rows > 0 && op.out >= 0 && op.a >= 0 && op.out + int64_t(op.rows) <= features, "an operand is out of range");
-        int64_t size_a = op.rows, size_b = 0;
-        switch (op.code) {
-            case Code::linear:
-                require(op.columns > 0 && op.weight >= 0, "a linear op needs columns and a weight");
-                require(op.function != Function::silu, "silu needs an op of its own");
-                size_a = op.columns;
-                break;
-            case Code::contract:
-                require(op.columns > 0, "a contraction needs columns");
-                size_a = int64_t(op.rows) * op.columns, size_b = op.columns;
-                break;
-            case Code::multiply:
-            case Code::add:
-            case Code::subtract: size_b = op.rows; break;
-            default: break;
-        }
-        require(op.a + size_a <= features, "an operand is out of range");
+        const bool has_columns = op.code == Code::linear || op.code == Code::contract || op.code == Code::outer;
+        require(!has_columns || op.columns > 0, "a linear op, a contraction and an outer product need columns");
+        require(op.code != Code::linear || op.weight >= 0, "a linear op needs a weight");
+        require(op.code != Code::linear || op.function != Function::silu, "silu needs an op of its own");
+        const int64_t size_out = op.size_out(), size_a = op.size_a(), size_b = op.size_b();
+        require(op.rows > 0 && op.out >= 0 && op.a >= 0 && op.out + size_out <= features && op.a + size_a <= features,
+                "an operand is out of range");
         require(size_b == 0 || (op.b >= 0 && op.b + size_b <= features), "an operand is out of range");
-        auto apart = [&](int64_t start, int64_t size) { return start + size <= op.out || op.out + int64_t(op.rows) <= start; };
+        auto apart = [&](int64_t start, int64_t size) { return start + size <= op.out || op.out + size_out <= start; };
         require(apart(op.a, size_a) && (size_b == 0 || apart(op.b, size_b)), "a result may not overlap its operands");
         spec.ops.push_back(op);
     }
@@ -104,6 +93,9 @@ void set_gradients(Program<Real>& program, const OutArrays<Real>& gradients) {
     }
 }
 
+using Integers = std::optional<Array<const int64_t, 1>>;
+using Numbers = std::optional<Array<const double, 1>>;
+
 // A problem that was checked, with the arrays it points to.
 template <class Real>
 class Solve {
@@ -111,12 +103,11 @@ class Solve {
     Solve(const ProgramSpec* flow, Arrays<Real> flow_values, const ProgramSpec* jump, Arrays<Real> jump_values,
           bool controlled, Array<const double, 2> a, Array<const double, 1> b, Array<const double, 1> c,
           Array<const Real, 2> initial, Array<const Real, 3> coefficients, Array<const Real, 2> row_inputs,
-          Array<const int64_t, 1> event_offsets, Array<const int64_t, 1> piece, Array<const double, 1> from,
-          Array<const double, 1> step, Array<const double, 1> duration, Array<const int64_t, 1> jump_row,
-          Array<const int64_t, 1> order, Array<const int64_t, 1> saved_offsets, Array<const int64_t, 1> saved_event,
+          Array<const int64_t, 1> event_offsets, Integers piece, Numbers from, Numbers step, Numbers duration,
+          Integers jump_row, Numbers time, Array<const int64_t, 1> order, Array<const int64_t, 1> saved_offsets, Array<const int64_t, 1> saved_event,
           int64_t every, Array<Real, 1> checkpoints, int registers, int threads)
         : held(std::make_tuple(flow_values, jump_values, initial, coefficients, row_inputs, event_offsets, piece, from, step,
-                               duration, jump_row, order, saved_offsets, saved_event, checkpoints)) {
+                               duration, jump_row, time, order, saved_offsets, saved_event, checkpoints)) {
         p.series = initial.shape(0), p.hidden = initial.shape(1);
         p.powers = coefficients.shape(1), p.channels = coefficients.shape(2), p.row_features = row_inputs.shape(1);
         p.flow = assemble<Real>(flow, flow_values, p.hidden);
@@ -136,10 +127,10 @@ class Solve {
         p.tableau.c.assign(c.data(), c.data() + stages);
         p.controlled = controlled;
 
-        check_offsets(event_offsets, piece.shape(0), true);
+        check_offsets(event_offsets, piece ? piece->shape(0) : time ? time->shape(0) : 0, true);
         check_offsets(saved_offsets, saved_event.shape(0), false);
-        check_events(event_offsets.data(), {from.shape(0), step.shape(0), duration.shape(0), jump_row.shape(0)}, piece,
-                     jump_row, coefficients.shape(0), row_inputs.shape(0));
+        check_events(event_offsets.data(), piece, from, step, duration, jump_row, time, coefficients.shape(0),
+                     row_inputs.shape(0));
         require(static_cast<int64_t>(order.shape(0)) == p.series, "order must name every series");
         check_order(order.data(), event_offsets.data(), saved_offsets.data(), saved_event.data());
         require(registers == 1 || registers == 2, "a tile is one or two registers wide");
@@ -157,8 +148,9 @@ class Solve {
         require(reinterpret_cast<uintptr_t>(checkpoints.data()) % 64 == 0, "checkpoints must be aligned to 64 bytes");
 
         p.initial = initial.data(), p.coefficients = coefficients.data(), p.row_inputs = row_inputs.data();
-        p.event_offsets = event_offsets.data(), p.piece = piece.data(), p.from = from.data(), p.step = step.data();
-        p.duration = duration.data(), p.jump_row = jump_row.data(), p.order = order.data();
+        auto pointer = [](const auto& array) { return array ? array->data() : nullptr; };
+        p.event_offsets = event_offsets.data(), p.piece = pointer(piece), p.from = pointer(from), p.step = pointer(step);
+        p.duration = pointer(duration), p.jump_row = pointer(jump_row), p.time = pointer(time), p.order = order.data();
         p.saved_offsets = saved_offsets.data(), p.saved_event = saved_event.data();
         p.checkpoints = checkpoints.data();
     }
@@ -203,14 +195,25 @@ class Solve {
             require(strictly ? o[i] < o[i + 1] : o[i] <= o[i + 1], "offsets must increase");
     }
 
-    void check_events(const int64_t* offsets, std::vector<size_t> sizes, const Array<const int64_t, 1>& piece,
-                      const Array<const int64_t, 1>& jump_row, int64_t pieces, int64_t rows) const {
+    void check_events(const int64_t* offsets, const Integers& piece, const Numbers& from, const Numbers& step,
+                      const Numbers& duration, const Integers& jump_row, const Numbers& time, int64_t pieces,
+                      int64_t rows) const {
         const int64_t events = offsets[p.series];
-        for (size_t size : sizes) require(static_cast<int64_t>(size) == events, "events differ in number");
-        for (int64_t e = 0; e < events; ++e) {
-            require(piece.data()[e] >= -1 && piece.data()[e] < pieces, "an event names a piece that is not there");
-            require(jump_row.data()[e] >= -1 && jump_row.data()[e] < rows, "an event names a row that is not there");
-        }
+        auto fits = [&](const auto& array, bool wanted) {
+            return array.has_value() == wanted && (!array || static_cast<int64_t>(array->shape(0)) == events);
+        };
+        const bool listed = piece.has_value();
+        require(fits(piece, listed) && fits(from, listed) && fits(step, listed) && fits(duration, listed) &&
+                    fits(time, !listed) && fits(jump_row, jump_row.has_value()),
+                "events differ in number");
+        require(jump_row || !p.jump.present(), "a jump needs rows");
+        for (int64_t e = 0; listed && e < events; ++e)
+            require(piece->data()[e] >= -1 && piece->data()[e] < pieces, "an event names a piece that is not there");
+        for (int64_t e = 0; jump_row && e < events; ++e)
+            require(jump_row->data()[e] >= -1 && jump_row->data()[e] < rows, "an event names a row that is not there");
+        if (listed) return;
+        require(!p.flow.present() || pieces == events - p.series, "one piece for each event but a series' last");
+        for (int64_t i = 0; i < p.series; ++i) require(offsets[i + 1] - offsets[i] > 1, "a series needs two events");
     }
 
     void check_order(const int64_t* order, const int64_t* event_offsets, const int64_t* saved_offsets,
@@ -247,9 +250,8 @@ class Solve {
     }
 
     std::tuple<Arrays<Real>, Arrays<Real>, Array<const Real, 2>, Array<const Real, 3>, Array<const Real, 2>,
-               Array<const int64_t, 1>, Array<const int64_t, 1>, Array<const double, 1>, Array<const double, 1>,
-               Array<const double, 1>, Array<const int64_t, 1>, Array<const int64_t, 1>, Array<const int64_t, 1>,
-               Array<const int64_t, 1>, Array<Real, 1>>
+               Array<const int64_t, 1>, Integers, Numbers, Numbers, Numbers, Integers, Numbers, Array<const int64_t, 1>,
+               Array<const int64_t, 1>, Array<const int64_t, 1>, Array<Real, 1>>
         held;
     const Engine<Real>& level = engine<Real>();  // of the whole life of a solve: its checkpoints are laid out for it
     Problem<Real> p;
@@ -261,12 +263,13 @@ void bind_solve(nb::module_& m, const char* name) {
     using I = Array<const int64_t, 1>;
     using D = Array<const double, 1>;
     const auto exact = nb::arg().noconvert();  // never converted: an output that was copied would be lost
+    const auto maybe = nb::arg().noconvert().none();
     nb::class_<S>(m, name, "One batch of trajectories.")
         .def(nb::init<const ProgramSpec*, Arrays<Real>, const ProgramSpec*, Arrays<Real>, bool, Array<const double, 2>, D, D,
-                      Array<const Real, 2>, Array<const Real, 3>, Array<const Real, 2>, I, I, D, D, D, I, I, I, I,
-                      int64_t, Array<Real, 1>, int, int>(),
+                      Array<const Real, 2>, Array<const Real, 3>, Array<const Real, 2>, I, Integers, Numbers, Numbers,
+                      Numbers, Integers, Numbers, I, I, I, int64_t, Array<Real, 1>, int, int>(),
              nb::arg().none(), exact, nb::arg().none(), exact, nb::arg(), exact, exact, exact, exact, exact, exact, exact,
-             exact, exact, exact, exact, exact, exact, exact, exact, nb::arg(), exact, nb::arg(), nb::arg())
+             maybe, maybe, maybe, maybe, maybe, maybe, exact, exact, exact, nb::arg(), exact, nb::arg(), nb::arg())
         .def("forward", &S::forward, exact, exact)
         .def("backward", &S::backward, exact, exact, exact, exact, nb::arg().noconvert().none(),
              nb::arg().noconvert().none());

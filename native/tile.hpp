@@ -20,6 +20,7 @@ inline Vector<Real> apply(Function function, Vector<Real> x) {
         case Function::softplus:
             return each<Real>(x, [](Real v) { return v > 20 ? v : std::log1p(std::exp(v)); });  // as torch cuts it
         case Function::silu: return x * sigmoid_of<Real>(x);
+        case Function::decay: return exp_of(-apply<Real>(Function::relu, x));
     }
     return x;
 }
@@ -37,6 +38,7 @@ inline Vector<Real> slope(Function function, Vector<Real> x, Vector<Real> y) {
             const Vector<Real> s = sigmoid_of<Real>(x);
             return s * (Real(1) + x * (Real(1) - s));
         }
+        case Function::decay: return y < Real(1) ? -y : Vector<Real>{};
     }
     return y;
 }
@@ -261,6 +263,11 @@ class Prepared {
                     for (int i = 0; i < count; ++i) out[i] = Real(op.scale) * a[i] + Real(op.shift);
                     break;
                 case Code::contract: T::contract(a, b, out, op.rows, op.columns); break;
+                case Code::outer:
+                    for (int r = 0; r < op.rows; ++r)
+                        for (int i = 0; i < op.columns * registers; ++i)
+                            out[r * op.columns * registers + i] = a[r * registers + i % registers] * b[i];
+                    break;
             }
         }
     }
@@ -320,6 +327,17 @@ class Prepared {
                             for (int v = 0; v < registers; ++v)
                                 gb[c * registers + v] +=
                                     gout[r * registers + v] * a[(r * op.columns + c) * registers + v];
+                    break;
+                case Code::outer:
+                    if (plan.first_a) std::fill(ga, ga + op.rows * registers, V{});
+                    if (b_wanted && plan.first_b) std::fill(gb, gb + op.columns * registers, V{});
+                    for (int r = 0; r < op.rows; ++r)
+                        for (int c = 0; c < op.columns; ++c)
+                            for (int v = 0; v < registers; ++v) {
+                                const V both = gout[(r * op.columns + c) * registers + v];
+                                ga[r * registers + v] += both * b[c * registers + v];
+                                if (b_wanted) gb[c * registers + v] += both * a[r * registers + v];
+                            }
                     break;
             }
         }
@@ -408,10 +426,9 @@ class Prepared {
         mark(program.output, hidden);
         for (size_t k = program.ops.size(); k-- > 0;) {
             const Op& op = program.ops[k];
-            clear_missing(op.out, op.rows);
-            const bool product = op.code == Code::contract, both = op.code != Code::linear && op.code != Code::unary && op.code != Code::affine;
-            plans[k].first_a = reach(op.a, op.code == Code::linear ? op.columns : product ? op.rows * op.columns : op.rows);
-            if (both) plans[k].first_b = reach(op.b, product ? op.columns : op.rows);
+            clear_missing(op.out, static_cast<int>(op.size_out()));
+            plans[k].first_a = reach(op.a, static_cast<int>(op.size_a()));
+            if (op.size_b() > 0) plans[k].first_b = reach(op.b, static_cast<int>(op.size_b()));
         }
         clear_missing(0, hidden + program.input);
         for (int f = 0; f < program.features; ++f)

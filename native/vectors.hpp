@@ -103,6 +103,31 @@ inline Vector<double> tanh_of(Vector<double> x) {
     return each<double>(x, [](double v) { return std::tanh(v); });
 }
 
+// exp(x) for x <= 0, as 2^n e^r with |r| <= ln(2) / 2: relative error 1e-7; 0 below -87. A NaN stays one.
+inline Vector<float> exp_of(Vector<float> x) {
+    const Vector<float> y = larger(splat(-87.0f), x);
+    const Vector<float> rounder = splat(12582912.0f);  // adding it rounds to an integer, in the lowest bits
+    const Vector<float> shifted = y * 1.44269504f + rounder;
+    const Vector<float> n = shifted - rounder;
+    const Vector<float> r = y - n * 0.693359375f + n * 2.12194440e-4f;  // ln(2) in two parts
+    Vector<float> p = r * (1.0f / 720) + 1.0f / 120;
+    p = r * p + 1.0f / 24;
+    p = r * p + 1.0f / 6;
+    p = r * p + 0.5f;
+    p = r * p + 1.0f;
+    p = r * p + 1.0f;
+    Lanes<float>::Mask power;
+    std::memcpy(&power, &shifted, sizeof(power));
+    power = (power + 127) << 23;
+    Vector<float> scale;
+    std::memcpy(&scale, &power, sizeof(scale));
+    return x < -87.0f ? Vector<float>{} : p * scale;
+}
+
+inline Vector<double> exp_of(Vector<double> x) {
+    return each<double>(x, [](double v) { return std::exp(v); });
+}
+
 template <class Real>
 inline Vector<Real> sigmoid_of(Vector<Real> x) {
     return Real(0.5) + Real(0.5) * tanh_of(Real(0.5) * x);

@@ -60,6 +60,11 @@ def test_public_names():
         "Solution",
         "SolveError",
         "Status",
+        "NeuralCDE",
+        "GRUODE",
+        "GRUDeltaT",
+        "GRUD",
+        "ODERNN",
     ]
     for name in neuralcde.__all__:
         assert getattr(neuralcde, name).__doc__, name

@@ -35,6 +35,11 @@ _HOME = {
     "Solution": "solve",
     "SolveError": "solve",
     "Status": "solve",
+    "NeuralCDE": "models",
+    "GRUODE": "models",
+    "GRUDeltaT": "models",
+    "GRUD": "models",
+    "ODERNN": "models",
 }
 __all__ = list(_HOME)
 
@@ -42,6 +47,11 @@ if TYPE_CHECKING:
     from .fields import LowRankField as LowRankField
     from .fields import MLPField as MLPField
     from .fields import VectorField as VectorField
+    from .models import GRUD as GRUD
+    from .models import GRUODE as GRUODE
+    from .models import ODERNN as ODERNN
+    from .models import GRUDeltaT as GRUDeltaT
+    from .models import NeuralCDE as NeuralCDE
     from .paths import ControlPath as ControlPath
     from .paths import hermite as hermite
     from .paths import linear as linear

@@ -23,9 +23,10 @@ class EngineCall:
             rng.integers(1, 5),
             rng.integers(1, 4),
         )
-        steps = rng.integers(0, 5, series)
+        listed = rng.random() < 0.6  # else every event but a series' last is one piece
+        steps = rng.integers(0 if listed else 1, 5, series)
         events = np.concatenate([[0], (steps + 1).cumsum()]).astype(np.int64)
-        pieces, rows = int(steps.sum()) + 1, int(events[-1]) + 1
+        pieces, rows = int(steps.sum()) + int(listed), int(events[-1]) + 1
         total, stages = int(events[-1]), int(rng.integers(1, 8))
         last = np.isin(np.arange(total), events[1:] - 1)
         self.programs = {
@@ -54,11 +55,12 @@ class EngineCall:
             "coefficients": self.randn(pieces, int(rng.integers(2, 5)), channels),
             "row_inputs": self.randn(rows, features),
             "event_offsets": torch.from_numpy(events),
-            "piece": torch.from_numpy(np.where(last, -1, rng.integers(-1, pieces, total))),
-            "start": torch.rand(total, dtype=torch.float64),
-            "length": torch.rand(total, dtype=torch.float64),
-            "duration": torch.rand(total, dtype=torch.float64),
-            "jump_row": torch.from_numpy(rng.integers(-1, rows, total)),
+            "piece": torch.from_numpy(np.where(last, -1, rng.integers(-1, pieces, total))) if listed else None,
+            "start": torch.rand(total, dtype=torch.float64) if listed else None,
+            "length": torch.rand(total, dtype=torch.float64) if listed else None,
+            "duration": torch.rand(total, dtype=torch.float64) if listed else None,
+            "jump_row": torch.from_numpy(rng.integers(-1, rows, total)) if present["jump"] else None,
+            "time": None if listed else torch.rand(total, dtype=torch.float64),
             "order": torch.from_numpy(order),
             "saved_offsets": torch.from_numpy(
                 np.concatenate([[0], np.cumsum([len(s) for s in saved])]).astype(np.int64)
@@ -111,7 +113,8 @@ def whole_call():
     while True:
         call = EngineCall(np.random.default_rng(seed))
         parts = call.solve["flow"], call.solve["jump"], call.solve["every"], len(call.solve["saved_event"]) > 2
-        if all(parts) and len(call.solve["initial"]) > 2:
+        listed = call.solve["piece"] is not None
+        if all(parts) and listed and len(call.solve["initial"]) > 2:
             return call
         seed += 1
 

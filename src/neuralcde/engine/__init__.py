@@ -1,6 +1,7 @@
 """The fused fast path: programs for tiles of series, and the call into the native engine. Invisible to users."""
 
 from .events import Events as Events
+from .events import KnotEvents as KnotEvents
 from .events import Saved as Saved
 from .lowering import lower_flow as lower_flow
 from .lowering import lower_jump as lower_jump

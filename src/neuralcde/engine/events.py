@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -45,6 +47,61 @@ class Events:
     def counts(self) -> Int[Tensor, "series"]:
         """Events of each series."""
         return ragged.lengths(self.offsets)
+
+
+class KnotEvents(Events):
+    """Events where every row is one and every piece a single step: their columns are worked out when they are read.
+
+    So that the steps of a long solve take no memory. Not for rectilinear paths, nor for series of one row.
+
+    Parameters
+    ----------
+    offsets, time
+        The rows of the series.
+    jumps
+        At which rows there is a jump; None for none.
+    """
+
+    jumps: Tensor | None
+
+    def __init__(self, offsets: Int[Tensor, "bounds"], time: Float[Tensor, "events"], jumps: Tensor | None):
+        def series(at: Tensor) -> Tensor:
+            return torch.searchsorted(offsets, at, right=True) - 1
+
+        def is_last(at: Tensor) -> Tensor:
+            return offsets[series(at) + 1] - 1 == at
+
+        def number(value: float) -> _Column:
+            return _Column(lambda at: torch.full(at.shape, value, dtype=torch.float64, device=at.device))
+
+        columns = {
+            "offsets": offsets,
+            "time": time,
+            "jumps": jumps,
+            "piece": _Column(lambda at: torch.where(is_last(at), -1, at - series(at))),
+            "start": number(0.0),
+            "length": number(1.0),
+            "duration": _Column(lambda at: time[torch.where(is_last(at), at, at + 1)] - time[at]),
+            "jump_row": _Column(
+                lambda at: torch.full_like(at, -1) if jumps is None else torch.where(jumps[at], at, -1)
+            ),
+        }
+        for name, value in columns.items():
+            object.__setattr__(self, name, value)
+
+    def detached(self) -> KnotEvents:
+        """The same with times that are constants."""
+        return KnotEvents(self.offsets, self.time.detach(), self.jumps)
+
+
+class _Column:
+    """Numbers that are worked out for the events asked for: indexed like a tensor, and not in any other way."""
+
+    def __init__(self, rule: Callable[[Tensor], Tensor]):
+        self.rule = rule
+
+    def __getitem__(self, at: Tensor) -> Tensor:
+        return self.rule(at)
 
 
 @dataclass(frozen=True, eq=False)

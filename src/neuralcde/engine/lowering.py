@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as torch_module
 
-from ..fields import FunctionField, LowRankField, MLPField
+from ..fields import DecayGRUCell, FunctionField, GRUCell, GRUODEField, LowRankField, MLPField, ODEField
 from .program import Program, ProgramBuilder, Region
 
 Lowering = Callable[[ProgramBuilder, Any], Region]
@@ -48,7 +48,7 @@ def lower_jump(cell: nn.Module, hidden: int, inputs: int) -> Program | str:
 
 
 def _lower(module: nn.Module, hidden: int, inputs: int) -> Program | str:
-    builder = ProgramBuilder(hidden, inputs)
+    builder = ProgramBuilder(hidden, 0 if type(module) is ODEField else inputs)
     try:
         check_plain(module)
         if type(module) not in _registry:
@@ -142,3 +142,45 @@ def _sequential_field(builder: ProgramBuilder, field: FunctionField) -> Region:
     ):
         raise NotLoweredError(f"the composition does not end in nn.Unflatten(-1, {shape})")
     return builder.contract(chain(builder, nn.Sequential(*flat[:-1]), builder.state), builder.input)
+
+
+@lowers(GRUODEField)
+def _gru_ode_field(builder: ProgramBuilder, field: GRUODEField) -> Region:
+    z, x, size = builder.state, builder.input, field.hidden
+    gates = builder.linear(x, field.input_gates.weight, None)
+    gates = builder.linear(z, field.state_gates.weight, field.state_gates.bias, "sigmoid", onto=gates)
+    reset, stay = gates.part(0, size), gates.part(size, size)
+    candidate = builder.linear(x, field.input_candidate.weight, None)
+    inner = builder.multiply(reset, z)
+    layer = field.state_candidate
+    candidate = builder.linear(inner, layer.weight, layer.bias, "tanh", onto=candidate)
+    return builder.multiply(builder.affine(stay, -1.0, 1.0), builder.subtract(candidate, z))
+
+
+@lowers(ODEField)
+def _ode_field(builder: ProgramBuilder, field: ODEField) -> Region:
+    return chain(builder, field.layers, builder.state)
+
+
+@lowers(GRUCell)
+def _gru_cell(builder: ProgramBuilder, cell: GRUCell) -> Region:
+    return _gru(builder, cell.gru, builder.input, builder.state)
+
+
+@lowers(DecayGRUCell)
+def _decay_gru_cell(builder: ProgramBuilder, cell: DecayGRUCell) -> Region:
+    x, gaps = builder.input.part(0, cell.inputs), builder.input.part(cell.inputs, cell.decay.in_features)
+    kept = builder.linear(gaps, cell.decay.weight, cell.decay.bias, "decay")
+    return _gru(builder, cell.gru, x, builder.multiply(kept, builder.state))
+
+
+def _gru(builder: ProgramBuilder, gru: nn.GRUCell, x: Region, z: Region) -> Region:
+    """`torch.nn.GRUCell`: gates r and s, candidate n = tanh(W x + r (U z)), result n + s (z - n)."""
+    size = gru.hidden_size
+    gates = builder.linear(x, gru.weight_ih[: 2 * size], gru.bias_ih[: 2 * size])
+    gates = builder.linear(z, gru.weight_hh[: 2 * size], gru.bias_hh[: 2 * size], "sigmoid", onto=gates)
+    candidate = builder.linear(x, gru.weight_ih[2 * size :], gru.bias_ih[2 * size :])
+    remembered = builder.linear(z, gru.weight_hh[2 * size :], gru.bias_hh[2 * size :])
+    reset, stay = gates.part(0, size), gates.part(size, size)
+    candidate = builder.apply("tanh", builder.add(candidate, builder.multiply(reset, remembered)))
+    return builder.add(candidate, builder.multiply(stay, builder.subtract(z, candidate)))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .._native import kernels, level
 from .._native.once import once_differentiable as once_differentiable_or
-from .events import Events, Saved
+from .events import Events, KnotEvents, Saved
 from .program import Program
 
 MOST_STAGES = 16  # of a tableau, as engine.hpp has it
@@ -97,11 +97,7 @@ class _Solve(torch.autograd.Function):
             coefficients.detach().contiguous(),
             row_inputs.detach().contiguous(),
             fixed.events.offsets,
-            fixed.events.piece,
-            fixed.events.start,
-            fixed.events.length,
-            fixed.events.duration.detach(),
-            fixed.events.jump_row,
+            *_columns(fixed.events),
             order,
             fixed.saved.offsets,
             fixed.saved.event,
@@ -137,6 +133,16 @@ class _Solve(torch.autograd.Function):
 
 def _zeros(like: Tensor) -> Tensor:
     return torch.zeros_like(like, memory_format=torch.contiguous_format)
+
+
+def _columns(events: Events) -> tuple[Tensor | None, ...]:
+    """Piece, start, length, duration and jump row of every event, and their times where the first four are left out."""
+    if not isinstance(events, KnotEvents):
+        return events.piece, events.start, events.length, events.duration.detach(), events.jump_row, None
+    rows = None
+    if events.jumps is not None:
+        rows = torch.where(events.jumps, torch.arange(len(events.jumps)), -1)
+    return None, None, None, None, rows, events.time.detach().contiguous()
 
 
 def _native_program(program: Program | None) -> Any:

@@ -8,9 +8,12 @@ import torch
 from torch import Tensor
 
 CODES = {
-    name: code for code, name in enumerate(("linear", "unary", "multiply", "add", "subtract", "affine", "contract"))
+    name: code
+    for code, name in enumerate(("linear", "unary", "multiply", "add", "subtract", "affine", "contract", "outer"))
 }
-FUNCTIONS = {name: code for code, name in enumerate(("identity", "relu", "tanh", "sigmoid", "softplus", "silu"))}
+FUNCTIONS = {
+    name: code for code, name in enumerate(("identity", "relu", "tanh", "sigmoid", "softplus", "silu", "decay"))
+}
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,12 @@ class ProgramBuilder:
             raise ValueError(f"a matrix of {matrix.count} entries does not fit a vector of {vector.count}")
         out = self._new(rows)
         self._add("contract", "identity", out, matrix, vector, rows, vector.count)
+        return out
+
+    def outer(self, a: Region, b: Region) -> Region:
+        """Every feature of a times every feature of b, stored row by row."""
+        out = self._new(a.count * b.count)
+        self._add("outer", "identity", out, a, b, a.count, b.count)
         return out
 
     def finish(self, output: Region) -> Program:

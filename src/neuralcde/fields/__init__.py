@@ -1,8 +1,12 @@
-"""Vector fields f: what turns the increments of X into the increments of z."""
+"""Vector fields and cells: how the state moves between observations, and what an observation does to it."""
 
+from .cells import DecayGRUCell as DecayGRUCell
+from .cells import GRUCell as GRUCell
 from .low_rank import LowRankField as LowRankField
 from .mlp import MLPField as MLPField
 from .mlp import activations as activations
+from .time_fields import GRUODEField as GRUODEField
+from .time_fields import ODEField as ODEField
 from .vector_field import FunctionField as FunctionField
 from .vector_field import VectorField as VectorField
 from .vector_field import as_field as as_field

@@ -116,6 +116,15 @@ class ControlPath:
         piece, u, _ = self._locate(t, side, values=True)
         return self._polynomial(piece, u, order=0, scalar=_is_scalar(t))
 
+    def at_rows(self) -> Float[Tensor, "rows channels"]:
+        """X at every row of the series, after a vertical piece where there is one; rows and offsets as in the series."""
+        last = self.series.offsets[1:] - 1
+        piece = ragged.places_in_series(self.series.offsets) * self.pieces_per_gap
+        piece = piece + self.piece_offsets[:-1][ragged.series_of_rows(self.series.offsets)]
+        ends = self.piece_offsets[1:] - 1
+        values = self.coefficients[piece.index_copy(0, last, ends)][:, 0]
+        return values.index_copy(0, last, self.coefficients[ends].sum(1))
+
     def derivative(
         self, t: Tensor | float | list[float], order: int = 1, *, side: Side = "right"
     ) -> Float[Tensor, ...]:

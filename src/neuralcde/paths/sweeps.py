@@ -21,9 +21,7 @@ class Neighbour(NamedTuple):
 
 def neighbours(series: IrregularSeries) -> tuple[Neighbour, Neighbour]:
     """The observation before and the one after each observation of a channel."""
-    last = ragged.last_observed_row(series.observed, series.offsets)
-    previous = torch.nn.functional.pad(last[:-1], (0, 0, 1, 0), value=-1) if len(last) else last
-    previous[series.offsets[:-1]] = -1
+    previous = ragged.previous_observed_row(series.observed, series.offsets)
 
     def neighbour(row: Tensor) -> Neighbour:
         there = series.observed & (row >= 0)
@@ -51,4 +49,4 @@ def by_row(steps: list[Tensor], offsets: Int[Tensor, "bounds"]) -> Shaped[Tensor
 
 def _places(offsets: Int[Tensor, "bounds"]) -> tuple[Tensor, Tensor]:
     series = ragged.series_of_rows(offsets)
-    return torch.arange(len(series), device=offsets.device) - offsets[:-1][series], series
+    return ragged.places_in_series(offsets), series

@@ -130,3 +130,13 @@ def last_observed_row(
         seen = seen.cummax(0).values
     start = offsets[:-1][series_of_rows(offsets)]
     return torch.where(seen >= start[:, None], seen, -1)
+
+
+def previous_observed_row(
+    observed: Bool[Tensor, "rows channels"], offsets: Int[Tensor, " bounds"]
+) -> Int[Tensor, "rows channels"]:
+    """For every row and channel, the row of the channel's last observation before it; -1 if there is none."""
+    last = last_observed_row(observed, offsets)
+    previous = torch.nn.functional.pad(last[:-1], (0, 0, 1, 0), value=-1) if len(last) else last
+    previous[offsets[:-1]] = -1
+    return previous

@@ -3,6 +3,7 @@
 from .gradients import Backprop as Backprop
 from .gradients import Backsolve as Backsolve
 from .gradients import Checkpoint as Checkpoint
+from .gradients import Gradient as Gradient
 from .loop import Flow as Flow
 from .loop import Jump as Jump
 from .solution import Solution as Solution
@@ -16,3 +17,4 @@ from .solvers import solvers as solvers
 from .steps import Adaptive as Adaptive
 from .steps import AtKnots as AtKnots
 from .steps import FixedSteps as FixedSteps
+from .steps import Steps as Steps

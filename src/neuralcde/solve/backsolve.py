@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ..engine import Events, Saved, once_differentiable
+from ..engine import Events, KnotEvents, Saved, once_differentiable
 from ..fields import FunctionField
 from ..series import ragged
 from .adaptive import GROW, SAFETY, SHRINK
@@ -38,8 +38,11 @@ def solve_with_adjoint(
     trained = {name: parameter for name, parameter in together.named_parameters() if parameter.requires_grad}
     inputs = problem.z0.new_zeros(0, 0) if problem.jump is None else problem.jump.inputs
     events = problem.events
-    since = events.time - problem.start[ragged.series_of_rows(events.offsets)]
-    times = since, events.length, events.duration
+    times = (problem.z0.new_zeros(0),) * 3
+    if events.time.requires_grad:
+        every = torch.arange(len(events.time), device=events.time.device)
+        since = events.time - problem.start[ragged.series_of_rows(events.offsets)]
+        times = since, events.length[every], events.duration[every]
     fixed = _Fixed(problem, forward, steps if isinstance(steps, Adaptive) else None, together, list(trained))
     states, failed = _Adjoint.apply(fixed, problem.z0, problem.path.coefficients, inputs, *times, *trained.values())  # type: ignore[no-untyped-call]
     return states, failed
@@ -71,8 +74,10 @@ class _Adjoint(torch.autograd.Function):
     ) -> Any:
         problem = fixed.problem
         events, moved = _split_jumps(problem.events)
-        asked = moved[problem.events.offsets[:-1][ragged.series_of_rows(problem.saved.offsets)] + problem.saved.event]
-        before_jumps = (events.jump_row >= 0).nonzero()[:, 0] - 1
+        asked = problem.events.offsets[:-1][ragged.series_of_rows(problem.saved.offsets)] + problem.saved.event
+        before_jumps = asked[:0]
+        if moved is not None:
+            asked, before_jumps = moved[asked], (events.jump_row >= 0).nonzero()[:, 0] - 1
         keys, places = torch.unique(torch.cat([asked, events.offsets[1:] - 1, before_jumps]), return_inverse=True)
         owner = torch.searchsorted(events.offsets, keys, right=True) - 1
         wanted = Saved(torch.searchsorted(keys, events.offsets), keys - events.offsets[:-1][owner])
@@ -92,9 +97,10 @@ class _Adjoint(torch.autograd.Function):
         to_states = torch.zeros_like(states).index_add(0, ctx.asked, gradient)
         timed = any(ctx.needs_input_grad[4:7])
         named = dict(zip(ctx.names, parameters, strict=True))
-        sums = _Sums(ctx.together, named, coefficients, inputs, len(ctx.problem.events.piece) if timed else 0)
+        wanted = coefficients if ctx.needs_input_grad[2] else None
+        sums = _Sums(ctx.together, named, wanted, inputs, len(ctx.problem.events.time) if timed else 0)
         to_z0 = _sweep(ctx.problem, ctx.tolerance, ctx.keys, states, to_states, sums)
-        to_times = [part[ctx.moved] for part in sums.times] if timed else [None] * 3
+        to_times = [part if ctx.moved is None else part[ctx.moved] for part in sums.times] if timed else [None] * 3
         return None, to_z0, sums.coefficients, sums.inputs, *to_times, *sums.parameters
 
 
@@ -102,13 +108,14 @@ class _Sums:
     """Gradients that gather up along the way; and the parameters, apart from their modules: hooks are for the whole sum."""
 
     def __init__(
-        self, together: Together, parameters: dict[str, Tensor], coefficients: Tensor, inputs: Tensor, timed: int
+        self, together: Together, parameters: dict[str, Tensor], coefficients: Tensor | None, inputs: Tensor, timed: int
     ):
         self.together = together
         self.named = {name: parameter.detach().requires_grad_() for name, parameter in parameters.items()}
         self.leaves = list(self.named.values())
-        self.coefficients, self.inputs = torch.zeros_like(coefficients), torch.zeros_like(inputs)
-        self.times = coefficients.new_zeros(3, timed, dtype=torch.float64)  # since, length, duration of every event
+        self.coefficients = None if coefficients is None else torch.zeros_like(coefficients)
+        self.inputs = torch.zeros_like(inputs)
+        self.times = inputs.new_zeros(3, timed, dtype=torch.float64)  # since, length, duration of every event
         self.parameters = [torch.zeros_like(leaf) for leaf in self.leaves]
 
     def call(self, function: Callable[..., Tensor], *arguments: Tensor) -> Tensor:
@@ -121,15 +128,19 @@ class _Sums:
                 total.add_(part, alpha=factor)
 
 
-def _split_jumps(events: Events) -> tuple[Events, Int[Tensor, "events"]]:
-    """Events with one more before each jump, so that the state there is one that can be kept; and where each went."""
-    events = dataclasses.replace(
-        events,
-        **{name: getattr(events, name).detach() for name in ("start", "length", "duration", "time")},
-    )
+def _split_jumps(events: Events) -> tuple[Events, Int[Tensor, "events"] | None]:
+    """Events with one more before each jump, so that the state there is one that can be kept; and where each went.
+
+    None where they stay as they are: without jumps.
+    """
+    if isinstance(events, KnotEvents) and events.jumps is None:
+        return events.detached(), None
+    every = torch.arange(len(events.time), device=events.time.device)
+    columns = (events.piece, events.start, events.length, events.duration, events.time, events.jump_row)
+    events = Events(events.offsets, *(column[every].detach() for column in columns))
     jumping = events.jump_row >= 0
     if not bool(jumping.any()):
-        return events, torch.arange(len(jumping), device=jumping.device)
+        return events, None
     ends = (1 + jumping.long()).cumsum(0)
     moved = ends - 1
     total = int(ends[-1])
@@ -163,21 +174,19 @@ def _sweep(
     order = events.counts.argsort(descending=True, stable=True)
     counts, firsts = events.counts[order], events.offsets[:-1][order]
     longest = int(counts[0]) if len(counts) else 0
-    place = torch.full((len(events.piece),), -1, dtype=torch.int64, device=keys.device)
-    place[keys] = torch.arange(len(keys), device=keys.device)
     z = a = problem.z0.new_empty(0, problem.z0.shape[1])
     for e in range(longest - 1, -1, -1):
         active = int((counts > e).sum())
         joining = active - len(z)
         z, a = (torch.cat([part, part.new_zeros(joining, part.shape[1])]) for part in (z, a))
         at, series = firsts[:active] + e, order[:active]
-        kept = place[at]
-        there = kept >= 0
+        kept = torch.searchsorted(keys, at).clamp(max=len(keys) - 1)
+        there = keys[kept] == at
         z = torch.where(there[:, None], states[kept], z)
         a = torch.where(there[:, None], a + to_states[kept], a)
         jumping = (events.jump_row[at] >= 0).nonzero()[:, 0]
         if len(jumping):
-            before = states[place[at[jumping] - 1]]
+            before = states[torch.searchsorted(keys, at[jumping] - 1)]
             z = z.index_copy(0, jumping, before)
             a = a.index_copy(
                 0, jumping, _pull_back_jump(problem, before, events.jump_row[at[jumping]], a[jumping], sums)
@@ -303,7 +312,7 @@ def _reverse_step(
             continue
         weight = tableau.b[stage]
         to_pieces, to_times, *to_parameters = rest
-        if to_pieces is not None:
+        if to_pieces is not None and sums.coefficients is not None:
             sums.coefficients.index_add_(0, piece, -weight * to_pieces)
         if to_times is not None and sums.times.numel():
             sums.times.index_add_(1, at, -weight * to_times)

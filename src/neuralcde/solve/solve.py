@@ -11,7 +11,17 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..engine import MOST_STAGES, Events, Program, Saved, engine_name, lower_flow, lower_jump, solve_natively
+from ..engine import (
+    MOST_STAGES,
+    Events,
+    KnotEvents,
+    Program,
+    Saved,
+    engine_name,
+    lower_flow,
+    lower_jump,
+    solve_natively,
+)
 from ..fields import VectorField, as_field
 from ..paths import ControlPath
 from ..series import ragged
@@ -237,7 +247,9 @@ class _Run:
             return f"the state is {z0.dtype}"
         if self.tableau.stages > MOST_STAGES:
             return f"{self.tableau.name} has more than {MOST_STAGES} stages"
-        if self.flow is not None and (events.length if self.flow.controlled else events.duration).requires_grad:
+        if self.flow is not None and not self.flow.controlled and events.time.requires_grad:
+            return "the times require gradients"
+        if self.flow is not None and not isinstance(events, KnotEvents) and events.length.requires_grad:
             return "the times require gradients"
         programs: list[Program | None] = []
         for module, lower, inputs in (

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ..engine import Events
+from ..engine import Events, KnotEvents
 from ..paths import ControlPath
 from ..series import ragged
 
@@ -186,24 +186,13 @@ def events_of(
 
 
 def knot_events(path: ControlPath, jumps: Bool[Tensor, "rows"] | None) -> Events | None:
-    """The events that `events_of` gives for one step a piece, in a fraction of its time: every row is an event.
+    """The events that `events_of` gives for one step a piece, at no cost: every row is an event.
 
     None where it is not so simple: on rectilinear paths, where a series has one row only, and without any series.
     """
-    offsets, times = path.series.offsets, path.knots
-    if path.pieces_per_gap != 1 or len(path.coefficients) != len(times) - len(path) or len(path) == 0:
+    if path.pieces_per_gap != 1 or len(path.coefficients) != len(path.knots) - len(path) or len(path) == 0:
         return None
-    rows, last = torch.arange(len(times), device=path.device), offsets[1:] - 1
-    start = torch.zeros_like(times)
-    return Events(
-        offsets,
-        (rows - ragged.series_of_rows(offsets)).index_fill(0, last, -1),
-        start.detach(),
-        torch.ones_like(start).index_fill(0, last, 0.0),
-        torch.nn.functional.pad(times.diff(), (0, 1)).index_fill(0, last, 0.0),
-        times,
-        torch.full_like(rows, -1) if jumps is None else torch.where(jumps, rows, -1),
-    )
+    return KnotEvents(path.series.offsets, path.knots, jumps)
 
 
 def piece_start_rows(path: ControlPath) -> Int[Tensor, "pieces"]:

@@ -1,0 +1,76 @@
+"""GRU-ODE."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..fields import GRUODEField
+from ..paths import ControlPath
+from ..solve import Flow, Gradient, Steps, Tableau
+from .initial_state import Initial
+from .path_model import PathModel, Pool, Variant, check_variant
+
+
+class GRUODE(PathModel):
+    r"""A state that flows in time and sees the value of the path: $\mathrm{d}z = h(z, X)\, \mathrm{d}t$ with a gated h (section 3.3).
+
+    Parameters
+    ----------
+    channels, outputs, hidden, static, pool, time_channel, solver, steps, gradient
+        As in `PathModel`.
+    variant
+        "standard": the output is read off z. "paper": off [X, z], as the released code has it. (That code also starts X at 0 and
+        clamps z inside the field; here h sees X as it is, and the flow keeps z within [-1, 1] by itself.)
+    initial
+        "zero" (the default without static features), "static" (the default with them), "linear", "both".
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        outputs: int,
+        *,
+        hidden: int = 32,
+        variant: Variant = "standard",
+        static: int = 0,
+        initial: Initial | None = None,
+        pool: Pool = "last",
+        time_channel: bool = True,
+        solver: str | Tableau = "rk4",
+        steps: Steps | None = None,
+        gradient: str | Gradient = "checkpoint",
+    ):
+        check_variant(variant)
+        super().__init__(
+            channels,
+            outputs,
+            hidden=hidden,
+            static=static,
+            initial=initial or ("static" if static else "zero"),
+            pool=pool,
+            time_channel=time_channel,
+            solver=solver,
+            steps=steps,
+            gradient=gradient,
+            readout_features=hidden + (channels if variant == "paper" else 0),
+        )
+        self.variant = variant
+        self.field = GRUODEField(channels, hidden)
+
+    def flow(self) -> Flow:
+        """h(z, X) dt."""
+        return Flow(self.field, controlled=False)
+
+    def features(
+        self, states: Float[Tensor, "series k hidden"], path: ControlPath, times: Float[Tensor, "series k"]
+    ) -> Float[Tensor, "series k features"]:
+        """What the readout sees at times: z, and X in the paper's variant."""
+        return torch.cat([path.evaluate(times), states], dim=-1) if self.variant == "paper" else states
+
+    def features_at_rows(
+        self, states: Float[Tensor, "rows hidden"], path: ControlPath
+    ) -> Float[Tensor, "rows features"]:
+        """The same at the rows of the series."""
+        return torch.cat([path.at_rows(), states], dim=-1) if self.variant == "paper" else states

@@ -1,0 +1,47 @@
+"""The state at the start of a series."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ..paths import ControlPath
+
+Initial = Literal["zero", "linear", "static", "both"]
+STATIC_WIDTH = 256  # the paper's, appendix D.3
+
+
+class InitialState(nn.Module):
+    r"""$z_0 = \zeta(X(t_0), \text{static})$.
+
+    `"zero"`: 0. `"linear"`: a linear map of $X(t_0)$. `"static"`: a network with one hidden ReLU layer of 256 units on the static
+    features alone, as the paper has it for sepsis. `"both"`: the sum of these two. A static feature that is missing counts as 0,
+    its mean once it was scaled.
+    """
+
+    def __init__(self, kind: Initial, channels: int, static: int, hidden: int):
+        super().__init__()
+        if kind not in ("zero", "linear", "static", "both"):
+            raise ValueError(f'initial={kind!r} is not "zero", "linear", "static" or "both".')
+        if (static > 0) != (kind in ("static", "both")):
+            remedy = 'initial="static" or "both" uses them' if static else "give their number, static=..."
+            raise ValueError(f"initial={kind!r} does not fit {static} static features; {remedy}.")
+        self.hidden = hidden
+        self.of_start = nn.Linear(channels, hidden) if kind in ("linear", "both") else None
+        self.of_static = (
+            nn.Sequential(nn.Linear(static, STATIC_WIDTH), nn.ReLU(), nn.Linear(STATIC_WIDTH, hidden))
+            if static
+            else None
+        )
+
+    def forward(self, path: ControlPath) -> Float[Tensor, "series hidden"]:
+        """The initial state of every series."""
+        z0 = path.coefficients.new_zeros(len(path), self.hidden)
+        if self.of_start is not None:
+            z0 = self.of_start(path.coefficients[path.piece_offsets[:-1], 0])
+        if self.of_static is not None:
+            z0 = z0 + self.of_static(torch.nan_to_num(path.series.static, nan=0.0))
+        return z0

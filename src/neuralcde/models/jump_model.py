@@ -1,0 +1,107 @@
+"""What the models with jumps share: the inputs of their cell at every row."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ..paths import ControlPath
+from ..solve import Gradient, Jump, Steps, Tableau
+from .initial_state import Initial
+from .observations import Observations, observations_of
+from .path_model import PathModel, Pool, Variant, check_variant
+
+
+class JumpModel(PathModel):
+    """A model whose state jumps where something was observed; the cell sees values, the time gap, and perhaps the mask.
+
+    | variant | intensity | inputs of the cell |
+    |---|---|---|
+    | standard | no | gap, forward-filled values |
+    | standard | yes | gap, observed mask, forward-filled values |
+    | paper | no | values of the path, the gap added to the first |
+    | paper | yes | gap, observed mask, values of the path |
+
+    The gap is the time since the last row at which anything was observed. In the paper's variant unobserved channels are filled
+    by the path, which may look ahead.
+
+    Parameters
+    ----------
+    channels, outputs, hidden, static, pool, time_channel, solver, steps, gradient
+        As in `PathModel`.
+    variant
+        "standard", what practitioners expect, or "paper", what its appendix D and the released code do.
+    intensity
+        Whether the path has a count for every data channel, `series.with_channels(counts="per_channel")`: the observational
+        intensity of section 4.2. Where a flow sees the counts, a cell sees their increments, the observed mask.
+    initial
+        "zero" (the default without static features), "static" (the default with them), "linear", "both".
+    """
+
+    cell: nn.Module
+
+    def __init__(
+        self,
+        channels: int,
+        outputs: int,
+        *,
+        hidden: int,
+        variant: Variant = "standard",
+        intensity: bool = False,
+        static: int = 0,
+        initial: Initial | None = None,
+        pool: Pool = "last",
+        time_channel: bool = True,
+        solver: str | Tableau = "rk4",
+        steps: Steps | None = None,
+        gradient: str | Gradient = "checkpoint",
+    ):
+        check_variant(variant)
+        super().__init__(
+            channels,
+            outputs,
+            hidden=hidden,
+            static=static,
+            initial=initial or ("static" if static else "zero"),
+            pool=pool,
+            time_channel=time_channel,
+            solver=solver,
+            steps=steps,
+            gradient=gradient,
+        )
+        self.variant, self.intensity = variant, intensity
+        self.data, rest = divmod(channels - int(time_channel), 2 if intensity else 1)
+        if rest or self.data < 1:
+            raise ValueError(
+                f"{channels} channels are not {'time, ' if time_channel else ''}{'a count for each data channel, ' if intensity else ''}"
+                "and data; make the series with with_channels("
+                f"time={time_channel}{', counts=' + repr('per_channel') if intensity else ''}) and pass channels=path.channels."
+            )
+        alone = variant == "paper" and not intensity
+        self.inputs = self.data * (2 if intensity else 1) + (0 if alone else 1)
+
+    def jump(self, path: ControlPath) -> Jump:
+        """The cell, at the rows where something was observed."""
+        seen = observations_of(path)
+        return Jump(self.cell, self.cell_inputs(seen), seen.jumps)
+
+    def cell_inputs(self, seen: Observations) -> Float[Tensor, "rows inputs"]:
+        """What the cell sees of every row."""
+        return self._with_gap(seen, seen.filled if self.variant == "standard" else seen.interpolated)
+
+    def _with_gap(self, seen: Observations, values: Float[Tensor, "rows data"]) -> Float[Tensor, "rows inputs"]:
+        if self.variant == "paper" and not self.intensity:
+            return values + torch.nn.functional.pad(seen.gap, (0, self.data - 1))
+        mask = [seen.observed.to(values.dtype)] if self.intensity else []
+        return torch.cat([seen.gap, *mask, values], dim=1)
+
+    def _check(self, path: ControlPath) -> None:
+        super()._check(path)
+        data, counts = (sum(role == kind for role in path.series.roles) for kind in ("data", "count"))
+        if data != self.data or counts != (self.data if self.intensity else 0):
+            wanted = f"{self.data} data channels and {self.data if self.intensity else 0} counts"
+            raise ValueError(
+                f"{type(self).__name__}(intensity={self.intensity}) needs a path with {wanted}, but it has {data} and {counts}; "
+                'counts come from series.with_channels(counts="per_channel").'
+            )
