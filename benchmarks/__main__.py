@@ -2,9 +2,9 @@
 
 import sys
 
-from . import paths, solve
+from . import models, paths, solve
 
-BENCHMARKS = {"paths": paths.main, "solve": solve.main}
+BENCHMARKS = {"paths": paths.main, "solve": solve.main, "models": models.main}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or BENCHMARKS:

@@ -46,6 +46,7 @@ def test_public_names():
         "linear",
         "rectilinear",
         "smoothing",
+        "PathDataset",
         "VectorField",
         "MLPField",
         "LowRankField",

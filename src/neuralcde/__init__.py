@@ -21,6 +21,7 @@ _HOME = {
     "linear": "paths",
     "rectilinear": "paths",
     "smoothing": "paths",
+    "PathDataset": "paths",
     "VectorField": "fields",
     "MLPField": "fields",
     "LowRankField": "fields",
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from .models import GRUDeltaT as GRUDeltaT
     from .models import NeuralCDE as NeuralCDE
     from .paths import ControlPath as ControlPath
+    from .paths import PathDataset as PathDataset
     from .paths import hermite as hermite
     from .paths import linear as linear
     from .paths import natural_cubic as natural_cubic

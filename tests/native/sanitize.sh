@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The native tests, and the path tests, against kernels built with the address and undefined-behaviour sanitizers of GCC.
+# The tests of the kernels, the paths, the engine and the models against kernels built with the address and undefined-behaviour sanitizers of GCC.
 #
 # Everything happens in build/sanitize; the installed module stays as it is. The sanitized copy of the package lives in a
 # small virtual environment there, which sees the packages of .venv through a .pth file: a path named in a .pth file is
@@ -36,5 +36,5 @@ from neuralcde._native import _kernels
 assert _kernels.__file__.startswith(sys.argv[1]), _kernels.__file__
 assert b"__asan_init" in open(_kernels.__file__, "rb").read()
 CHECK
-LD_PRELOAD="$libraries" "$build/venv/bin/python" -m pytest -n 2 -p no:cacheprovider tests/native tests/paths \
+LD_PRELOAD="$libraries" "$build/venv/bin/python" -m pytest -n 2 -p no:cacheprovider tests/native tests/paths tests/engine tests/models \
   --deselect tests/paths/test_memory.py "$@"

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ..paths import ControlPath
 from ..solve import Gradient, Jump, Steps, Tableau
 from .initial_state import Initial
-from .observations import Observations, observations_of
+from .observations import Observations
 from .path_model import PathModel, Pool, Variant, check_variant
 
 
@@ -83,7 +83,7 @@ class JumpModel(PathModel):
 
     def jump(self, path: ControlPath) -> Jump:
         """The cell, at the rows where something was observed."""
-        seen = observations_of(path)
+        seen = Observations(path)
         return Jump(self.cell, self.cell_inputs(seen), seen.jumps)
 
     def cell_inputs(self, seen: Observations) -> Float[Tensor, "rows inputs"]:

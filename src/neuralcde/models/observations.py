@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Float
@@ -12,55 +12,50 @@ from ..paths import ControlPath
 from ..series import ragged
 
 
-@dataclass(frozen=True, eq=False)
 class Observations:
-    """The rows of a batch, data channels only.
+    """The rows of the series that a path was made from, data channels only; each part is worked out when it is asked for."""
 
-    Parameters
-    ----------
-    filled
-        Each channel's last observation at or before the row, 0 before its first one.
-    interpolated
-        X at the row.
-    observed
-        What was observed at the row.
-    known
-        What was observed at the row or before it.
-    gap
-        Time since the last row before it at which anything was observed; since the start of the series where there is none.
-    channel_gaps
-        The same for every channel by itself.
-    """
+    def __init__(self, path: ControlPath):
+        self.path, self.series = path, path.series
+        self.data = [position for position, role in enumerate(path.series.roles) if role == "data"]
 
-    filled: Float[Tensor, "rows data"]
-    interpolated: Float[Tensor, "rows data"]
-    observed: Bool[Tensor, "rows data"]
-    known: Bool[Tensor, "rows data"]
-    gap: Float[Tensor, "rows 1"]
-    channel_gaps: Float[Tensor, "rows data"]
+    @cached_property
+    def observed(self) -> Bool[Tensor, "rows data"]:
+        """What was observed at each row."""
+        return ~self.series.values[:, self.data].isnan()
 
-    @property
+    @cached_property
     def jumps(self) -> Bool[Tensor, "rows"]:
         """The rows at which something was observed."""
         return self.observed.any(1)
 
+    @cached_property
+    def known(self) -> Bool[Tensor, "rows data"]:
+        """What was observed at each row or before it."""
+        return ragged.last_observed_row(self.observed, self.series.offsets) >= 0
 
-def observations_of(path: ControlPath) -> Observations:
-    """Read the observations off the series that a path was made from."""
-    series = path.series
-    data = torch.tensor([role == "data" for role in series.roles], device=path.device)
-    values, observed = series.values[:, data], series.observed[:, data]
+    @cached_property
+    def filled(self) -> Float[Tensor, "rows data"]:
+        """Each channel's last observation at or before the row, 0 before its first one."""
+        return ragged.forward_fill(self.series.values[:, self.data], self.observed, self.series.offsets)
 
-    def since(observed: Tensor) -> Tensor:
-        before = ragged.previous_observed_row(observed, series.offsets)
-        start = series.offsets[:-1][ragged.series_of_rows(series.offsets)][:, None]
-        return (series.times[:, None] - series.times[torch.where(before < 0, start, before)]).to(path.dtype)
+    @cached_property
+    def interpolated(self) -> Float[Tensor, "rows data"]:
+        """X at each row."""
+        return self.path.at_rows()[:, self.data]
 
-    return Observations(
-        ragged.forward_fill(values, observed, series.offsets),
-        path.at_rows()[:, data],
-        observed,
-        ragged.last_observed_row(observed, series.offsets) >= 0,
-        since(observed.any(1, keepdim=True)),
-        since(observed),
-    )
+    @cached_property
+    def gap(self) -> Float[Tensor, "rows 1"]:
+        """Time since the last row before at which anything was observed; since the start of the series where there is none."""
+        return self._since(self.jumps[:, None])
+
+    @cached_property
+    def channel_gaps(self) -> Float[Tensor, "rows data"]:
+        """The same for every channel by itself."""
+        return self._since(self.observed)
+
+    def _since(self, observed: Bool[Tensor, "rows columns"]) -> Float[Tensor, "rows columns"]:
+        offsets, times = self.series.offsets, self.series.times
+        before = ragged.previous_observed_row(observed, offsets)
+        start = offsets[:-1].index_select(0, ragged.series_of_rows(offsets))[:, None]
+        return (times[:, None] - times[torch.where(before < 0, start, before)]).to(self.path.dtype)

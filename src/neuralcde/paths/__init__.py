@@ -5,6 +5,7 @@ from .control_path import ControlPath as ControlPath
 from .hermite import hermite as hermite
 from .linear import linear as linear
 from .natural_cubic import natural_cubic as natural_cubic
+from .path_dataset import PathDataset as PathDataset
 from .rectilinear import rectilinear as rectilinear
 from .smoothing import smoothing as smoothing
 
