@@ -25,6 +25,7 @@ _HOME = {
     "VectorField": "fields",
     "MLPField": "fields",
     "LowRankField": "fields",
+    "as_cde": "fields",
     "solve_cde": "solve",
     "AtKnots": "solve",
     "FixedSteps": "solve",
@@ -36,6 +37,7 @@ _HOME = {
     "Solution": "solve",
     "SolveError": "solve",
     "Status": "solve",
+    "signature": "solve",
     "NeuralCDE": "models",
     "GRUODE": "models",
     "GRUDeltaT": "models",
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from .fields import LowRankField as LowRankField
     from .fields import MLPField as MLPField
     from .fields import VectorField as VectorField
+    from .fields import as_cde as as_cde
     from .models import GRUD as GRUD
     from .models import GRUODE as GRUODE
     from .models import ODERNN as ODERNN
@@ -72,6 +75,7 @@ if TYPE_CHECKING:
     from .solve import SolveError as SolveError
     from .solve import Status as Status
     from .solve import Tableau as Tableau
+    from .solve import signature as signature
     from .solve import solve_cde as solve_cde
 
 

@@ -13,7 +13,16 @@ import torch
 from torch import nn
 from torch.nn.modules import module as torch_module
 
-from ..fields import DecayGRUCell, FunctionField, GRUCell, GRUODEField, LowRankField, MLPField, ODEField
+from ..fields import (
+    DecayGRUCell,
+    FunctionField,
+    GRUCell,
+    GRUODEField,
+    LowRankField,
+    MLPField,
+    ODEField,
+    SignatureField,
+)
 from .program import Program, ProgramBuilder, Region
 
 Lowering = Callable[[ProgramBuilder, Any], Region]
@@ -184,3 +193,12 @@ def _gru(builder: ProgramBuilder, gru: nn.GRUCell, x: Region, z: Region) -> Regi
     reset, stay = gates.part(0, size), gates.part(size, size)
     candidate = builder.apply("tanh", builder.add(candidate, builder.multiply(reset, remembered)))
     return builder.add(candidate, builder.multiply(stay, builder.subtract(z, candidate)))
+
+
+@lowers(SignatureField)
+def _signature_field(builder: ProgramBuilder, field: SignatureField) -> Region:
+    if (builder.state.count, builder.input.count) != (field.hidden, field.channels):
+        raise NotLoweredError(f"the field was made for hidden={field.hidden}, channels={field.channels}")
+    zero = builder.affine(builder.state.part(0, 1), 0.0)
+    builder.outer(builder.state.part(0, field.prefixes), builder.input)
+    return Region(zero.start, field.hidden)  # regions lie in the order in which they were made

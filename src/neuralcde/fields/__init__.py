@@ -1,10 +1,12 @@
 """Vector fields and cells: how the state moves between observations, and what an observation does to it."""
 
+from .as_cde import as_cde as as_cde
 from .cells import DecayGRUCell as DecayGRUCell
 from .cells import GRUCell as GRUCell
 from .low_rank import LowRankField as LowRankField
 from .mlp import MLPField as MLPField
 from .mlp import activations as activations
+from .signature_field import SignatureField as SignatureField
 from .time_fields import GRUODEField as GRUODEField
 from .time_fields import ODEField as ODEField
 from .vector_field import FunctionField as FunctionField

@@ -24,6 +24,8 @@ class PathDataset(Dataset[Any]):
         Paths, built once; or series, of which each batch is built by `build` when its turn comes, which needs less memory.
     targets
         One a series, anything that becomes a tensor; None for none.
+    per_row
+        Whether there is a target for every row of the series instead.
     build
         From series to path, e.g. `nc.linear`; only with series.
 
@@ -41,16 +43,19 @@ class PathDataset(Dataset[Any]):
         source: ControlPath | IrregularSeries,
         targets: Any = None,
         *,
+        per_row: bool = False,
         build: Callable[[IrregularSeries], ControlPath] | None = None,
     ):
         if isinstance(source, IrregularSeries) == (build is None):
             raise ValueError(
                 "series need build=, the function that makes a path of them, e.g. build=nc.linear; paths are built already."
             )
-        self.source, self.build = source, build
+        self.source, self.build, self.per_row = source, build, per_row
         self.targets: Tensor | None = None if targets is None else torch.as_tensor(targets)
-        if self.targets is not None and (self.targets.ndim == 0 or len(self.targets) != len(source)):
-            raise ValueError(f"targets must be one a series: {len(source)}, got shape {tuple(self.targets.shape)}.")
+        wanted = len(self._series.times) if per_row else len(source)
+        if self.targets is not None and (self.targets.ndim == 0 or len(self.targets) != wanted):
+            each = "row" if per_row else "series"
+            raise ValueError(f"targets must be one a {each}: {wanted}, got shape {tuple(self.targets.shape)}.")
 
     def __len__(self) -> int:
         return len(self.source)
@@ -61,7 +66,13 @@ class PathDataset(Dataset[Any]):
         if self.targets is None:
             return path
         chosen = ragged.positions(index, len(self))
+        if self.per_row:
+            chosen, _ = ragged.select(self._series.offsets, chosen)
         return path, self.targets[chosen]
+
+    @property
+    def _series(self) -> IrregularSeries:
+        return self.source.series if isinstance(self.source, ControlPath) else self.source
 
     def __getitems__(self, indices: Sequence[int]) -> Any:
         """A whole batch at once, as a `DataLoader` asks for it."""

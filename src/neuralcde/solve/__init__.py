@@ -6,6 +6,7 @@ from .gradients import Checkpoint as Checkpoint
 from .gradients import Gradient as Gradient
 from .loop import Flow as Flow
 from .loop import Jump as Jump
+from .signature import signature as signature
 from .solution import Solution as Solution
 from .solution import SolveError as SolveError
 from .solution import Stats as Stats

@@ -1,0 +1,10 @@
+"""What y means: outputs of a model to losses, predictions and metrics."""
+
+from .classification import BinaryTask as BinaryTask
+from .classification import MulticlassTask as MulticlassTask
+from .classification import MultilabelTask as MultilabelTask
+from .classification import classification_task as classification_task
+from .regression import RegressionTask as RegressionTask
+from .regression import regression_task as regression_task
+from .task import Task as Task
+from .task import task_from_config as task_from_config

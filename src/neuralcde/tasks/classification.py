@@ -1,0 +1,245 @@
+"""Classification: one of two classes, one of several, or several yes-or-no labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from sklearn.metrics import accuracy_score, average_precision_score, balanced_accuracy_score, log_loss, roc_auc_score
+from sklearn.utils.class_weight import compute_class_weight
+from torch import Tensor
+from torch.nn import functional
+
+from .task import Task
+
+
+@dataclass(frozen=True, eq=False)
+class BinaryTask(Task):
+    r"""One of two classes; the one output is the logarithm of their odds, the loss $-\log p$ of what was so.
+
+    Parameters
+    ----------
+    classes
+        The class of targets 0, and that of targets 1.
+    positive_weight
+        How much a target 1 counts against a target 0.
+    """
+
+    kind: ClassVar[str] = "binary"
+    metric: ClassVar[str] = "auroc"
+    classes: tuple[Any, Any]
+    positive_weight: float = 1.0
+
+    @property
+    def outputs(self) -> int:
+        """One."""
+        return 1
+
+    def encode(self, y: Any) -> Float[Tensor, "..."]:
+        """0 and 1."""
+        return _positions(y, self.classes)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Mean negative log-likelihood; positives weighted."""
+        known = ~targets.isnan()
+        weight = outputs.new_tensor(self.positive_weight)
+        return functional.binary_cross_entropy_with_logits(
+            outputs[..., 0][known], targets[known].to(outputs.dtype), pos_weight=weight
+        )
+
+    def probabilities(self, outputs: Tensor) -> NDArray[Any]:
+        """(..., 2)."""
+        p = outputs.detach().double().sigmoid()
+        result: NDArray[Any] = torch.cat([1 - p, p], dim=-1).cpu().numpy()
+        return result
+
+    def decode(self, outputs: Tensor) -> NDArray[Any]:
+        """The likelier class."""
+        found: NDArray[Any] = np.asarray(self.classes)[(outputs[..., 0] > 0).long().cpu().numpy()]
+        return found
+
+    def metrics(self, outputs: Tensor, targets: Tensor) -> dict[str, float]:
+        """Area under the ROC curve, average precision, accuracy, log-loss."""
+        known = ~targets.isnan()
+        truth, p = targets[known].cpu().numpy().astype(int), self.probabilities(outputs[known])[:, 1]
+        both = len(set(truth.tolist())) == 2
+        return {
+            "auroc": float(roc_auc_score(truth, p)) if both else float("nan"),
+            "average_precision": float(average_precision_score(truth, p)) if both else float("nan"),
+            "accuracy": float(accuracy_score(truth, p > 0.5)),
+            "log_loss": float(log_loss(truth, p, labels=[0, 1])),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class MulticlassTask(Task):
+    """One of several classes; an output a class.
+
+    Parameters
+    ----------
+    classes
+        Their names, in the order of the outputs.
+    weights
+        How much each class counts; None for one each.
+    """
+
+    kind: ClassVar[str] = "multiclass"
+    metric: ClassVar[str] = "accuracy"
+    classes: tuple[Any, ...]
+    weights: tuple[float, ...] | None = None
+
+    @property
+    def outputs(self) -> int:
+        """One a class."""
+        return len(self.classes)
+
+    def encode(self, y: Any) -> Float[Tensor, "..."]:
+        """The position of the class."""
+        return _positions(y, self.classes)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Mean negative log-likelihood, classes weighted."""
+        known = ~targets.isnan()
+        weights = None if self.weights is None else outputs.new_tensor(self.weights)
+        return functional.cross_entropy(outputs[known], targets[known].long(), weight=weights)
+
+    def probabilities(self, outputs: Tensor) -> NDArray[Any]:
+        """(..., classes)."""
+        result: NDArray[Any] = outputs.detach().double().softmax(-1).cpu().numpy()
+        return result
+
+    def decode(self, outputs: Tensor) -> NDArray[Any]:
+        """The likeliest class."""
+        found: NDArray[Any] = np.asarray(self.classes)[outputs.argmax(-1).cpu().numpy()]
+        return found
+
+    def metrics(self, outputs: Tensor, targets: Tensor) -> dict[str, float]:
+        """Accuracy, balanced accuracy, log-loss."""
+        known = ~targets.isnan()
+        truth, p = targets[known].cpu().numpy().astype(int), self.probabilities(outputs[known])
+        found = p.argmax(-1)
+        return {
+            "accuracy": float(accuracy_score(truth, found)),
+            "balanced_accuracy": float(balanced_accuracy_score(truth, found))
+            if set(found) <= set(truth)
+            else _balanced(truth, found),
+            "log_loss": float(log_loss(truth, p, labels=range(len(self.classes)))),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class MultilabelTask(Task):
+    """Several labels, each of them yes or no; an output a label.
+
+    Parameters
+    ----------
+    labels
+        How many.
+    positive_weights
+        How much a yes counts against a no, a number a label; None for one each.
+    """
+
+    kind: ClassVar[str] = "multilabel"
+    metric: ClassVar[str] = "auroc"
+    labels: int
+    positive_weights: tuple[float, ...] | None = None
+
+    @property
+    def outputs(self) -> int:
+        """One a label."""
+        return self.labels
+
+    def encode(self, y: Any) -> Float[Tensor, "... labels"]:
+        """0 and 1, NaN where not known."""
+        targets = torch.as_tensor(np.asarray(y, dtype=np.float64))
+        if (
+            targets.ndim < 2
+            or targets.shape[-1] != self.labels
+            or not bool(((targets == 0) | (targets == 1) | targets.isnan()).all())
+        ):
+            raise ValueError(
+                f"y must be zeros and ones of shape (..., {self.labels}), got shape {tuple(targets.shape)}."
+            )
+        return targets
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Mean negative log-likelihood over labels."""
+        known = ~targets.isnan()
+        weights = None
+        if self.positive_weights is not None:
+            weights = outputs.new_tensor(self.positive_weights).expand_as(targets)[known]
+        return functional.binary_cross_entropy_with_logits(
+            outputs[known], targets[known].to(outputs.dtype), pos_weight=weights
+        )
+
+    def probabilities(self, outputs: Tensor) -> NDArray[Any]:
+        """(..., labels): of yes."""
+        result: NDArray[Any] = outputs.detach().double().sigmoid().cpu().numpy()
+        return result
+
+    def decode(self, outputs: Tensor) -> NDArray[Any]:
+        """0 and 1."""
+        result: NDArray[Any] = (outputs > 0).long().cpu().numpy()
+        return result
+
+    def metrics(self, outputs: Tensor, targets: Tensor) -> dict[str, float]:
+        """Area under the ROC curve, mean over the labels that have both; accuracy over labels."""
+        areas, right = [], []
+        for label in range(self.labels):
+            known = ~targets[..., label].isnan()
+            truth, score = targets[..., label][known].cpu().numpy(), outputs[..., label][known].detach().cpu().numpy()
+            right.append((score > 0) == (truth > 0.5))
+            if len(set(truth.tolist())) == 2:
+                areas.append(float(roc_auc_score(truth, score)))
+        return {
+            "auroc": float(np.mean(areas)) if areas else float("nan"),
+            "accuracy": float(np.mean(np.concatenate(right))),
+        }
+
+
+def classification_task(
+    y: Any, class_weight: str | dict[Any, float] | None = None
+) -> BinaryTask | MulticlassTask | MultilabelTask:
+    """The task that labels ask for: binary, multiclass, or multilabel for a matrix of zeros and ones.
+
+    `class_weight="balanced"` weighs classes by the inverse of how frequent they are, as scikit-learn does.
+    """
+    labels = np.asarray(y)
+    if labels.ndim == 2:
+        positives = np.nanmean(labels.astype(np.float64), axis=0).clip(1e-6, 1 - 1e-6)
+        weights = tuple(((1 - positives) / positives).tolist()) if class_weight == "balanced" else None
+        return MultilabelTask(labels.shape[1], weights)
+    known = labels[~_missing(labels)]
+    classes = np.unique(known)
+    names = tuple(classes.tolist())
+    weights_of = None if class_weight is None else compute_class_weight(class_weight, classes=classes, y=known)
+    if len(names) == 2:
+        return BinaryTask(names, 1.0 if weights_of is None else float(weights_of[1] / weights_of[0]))
+    return MulticlassTask(names, None if weights_of is None else tuple(weights_of.tolist()))
+
+
+def _positions(y: Any, classes: tuple[Any, ...]) -> Tensor:
+    labels = np.asarray(y)
+    missing = _missing(labels)
+    place = {name: float(position) for position, name in enumerate(classes)}
+    flat = [
+        float("nan") if gone else place.get(label)
+        for label, gone in zip(labels.ravel().tolist(), missing.ravel(), strict=True)
+    ]
+    if None in flat:
+        unknown = labels.ravel().tolist()[flat.index(None)]
+        raise ValueError(f"y has the class {unknown!r}, which is not one of {list(classes)[:20]}.")
+    return torch.tensor(flat, dtype=torch.float64).reshape(labels.shape)
+
+
+def _missing(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    return labels != labels if labels.dtype.kind in "fO" else np.zeros(labels.shape, dtype=bool)
+
+
+def _balanced(truth: NDArray[Any], found: NDArray[Any]) -> float:
+    """Mean recall over the classes there are (scikit-learn warns where others were predicted)."""
+    return float(np.mean([np.mean(found[truth == label] == label) for label in np.unique(truth)]))

@@ -1,0 +1,83 @@
+"""Regression: one number or several."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
+from torch import Tensor
+from torch.nn import functional
+
+from .task import Task
+
+
+@dataclass(frozen=True, eq=False)
+class RegressionTask(Task):
+    """One number or several; outputs are in units of the targets' standard deviations, the loss is the mean square.
+
+    Parameters
+    ----------
+    means, scales
+        Mean and standard deviation of every target in the training data.
+    flat
+        Whether y has one dimension: predictions then have one too.
+    """
+
+    kind: ClassVar[str] = "regression"
+    metric: ClassVar[str] = "r2"
+    means: tuple[float, ...]
+    scales: tuple[float, ...]
+    flat: bool = True
+
+    @property
+    def outputs(self) -> int:
+        """One a target."""
+        return len(self.means)
+
+    def encode(self, y: Any) -> Float[Tensor, "... targets"]:
+        """Scaled, NaN where not known."""
+        values = torch.as_tensor(np.asarray(y, dtype=np.float64))
+        values = values[..., None] if self.flat else values
+        if values.shape[-1] != self.outputs:
+            raise ValueError(f"y has {values.shape[-1]} targets, but the model was made for {self.outputs}.")
+        return (values - values.new_tensor(self.means)) / values.new_tensor(self.scales)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Mean squared error of the scaled targets."""
+        known = ~targets.isnan()
+        return functional.mse_loss(outputs[known], targets[known].to(outputs.dtype))
+
+    def decode(self, outputs: Tensor) -> NDArray[Any]:
+        """In the units of y."""
+        values: NDArray[Any] = (
+            outputs.detach().double().cpu() * torch.tensor(self.scales) + torch.tensor(self.means)
+        ).numpy()
+        return values[..., 0] if self.flat else values
+
+    def metrics(self, outputs: Tensor, targets: Tensor) -> dict[str, float]:
+        """Share of variance explained, root mean squared and mean absolute error, in the units of y; means over targets."""
+        scales = torch.tensor(self.scales, dtype=torch.float64)
+        scaled = outputs.detach().double().cpu(), targets.double().cpu()
+        found, truth = ((part * scales).reshape(-1, self.outputs).numpy() for part in scaled)
+        columns = [(truth[~np.isnan(truth[:, k]), k], found[~np.isnan(truth[:, k]), k]) for k in range(self.outputs)]
+
+        def mean(metric: Any, least: int = 1) -> float:
+            return float(np.mean([metric(*pair) if len(pair[0]) >= least else np.nan for pair in columns]))
+
+        return {"r2": mean(r2_score, 2), "rmse": mean(root_mean_squared_error), "mae": mean(mean_absolute_error)}
+
+
+def regression_task(y: Any) -> RegressionTask:
+    """The task that these numbers ask for."""
+    values = np.asarray(y, dtype=np.float64)
+    flat = values.ndim == 1
+    columns = values.reshape(-1, 1) if flat else values
+    scales = np.nanstd(columns, axis=0)
+    return RegressionTask(
+        tuple(np.nanmean(columns, axis=0).tolist()), tuple(np.where(scales > 0, scales, 1.0).tolist()), flat
+    )

@@ -1,0 +1,7 @@
+"""Loss to theta: the training loop, its settings, its checkpoints and its history."""
+
+from .loop import TrainingError as TrainingError
+from .loop import TrainingResult as TrainingResult
+from .loop import outputs_of as outputs_of
+from .loop import train as train
+from .settings import TrainingSettings as TrainingSettings

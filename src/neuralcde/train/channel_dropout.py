@@ -1,0 +1,21 @@
+"""Dropping whole channels of a series at random, as if they had never been observed."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+
+from ..paths import ControlPath
+from ..series import ragged
+
+
+def drop_channels(path: ControlPath, share: float, generator: torch.Generator) -> ControlPath:
+    """The path without a random `share` of its data channels, drawn for every series anew: they are 0 and not observed."""
+    data = torch.tensor([role == "data" for role in path.series.roles])
+    gone = (torch.rand(len(path), path.channels, generator=generator) < share) & data
+    gone = gone.to(path.device)
+    of_row, of_piece = ragged.series_of_rows(path.series.offsets), ragged.series_of_rows(path.piece_offsets)
+    values = path.series.values.masked_fill(gone[of_row], torch.nan)
+    coefficients = path.coefficients.masked_fill(gone[of_piece][:, None], 0.0)
+    return dataclasses.replace(path, series=dataclasses.replace(path.series, values=values), coefficients=coefficients)

@@ -1,0 +1,285 @@
+"""The training loop."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, ReduceLROnPlateau
+
+from ..models import PathModel
+from ..paths import ControlPath, PathDataset
+from ..series import ragged
+from ..solve import SolveError
+from ..tasks import Task
+from .channel_dropout import drop_channels
+from .checkpoints import load_state, save_state, write_history
+from .progress import Progress
+from .settings import TrainingSettings
+
+
+class TrainingError(RuntimeError):
+    """Training cannot go on; the message says why and what to do."""
+
+
+@dataclass
+class TrainingResult:
+    """What a training leaves behind: a row an epoch, and which of them gave the model."""
+
+    history: list[dict[str, Any]] = field(default_factory=list)
+    best_epoch: int = -1
+    skipped_batches: int = 0
+    interrupted: bool = False
+
+
+def train(
+    model: PathModel,
+    task: Task,
+    training: PathDataset,
+    validation: PathDataset | None = None,
+    settings: TrainingSettings | None = None,
+    *,
+    over_time: bool = False,
+    folder: Path | None = None,
+    resume: bool = False,
+) -> TrainingResult:
+    """Train a model in place; at the end it has the weights of the epoch with the best validation metric.
+
+    Without validation data the last weights are kept. Ctrl-C ends the training, not the program: the best weights so far are
+    kept. With a `folder`, `history.jsonl` and a checkpoint are written after every epoch, and `resume` goes on from it to the
+    same result as if nothing had happened.
+
+    Parameters
+    ----------
+    model, task, training, validation, settings
+        What, to what end, on what, judged by what, how. Targets of the data are encoded by the task.
+    over_time
+        Whether there is a target a row, not a target a series.
+    folder, resume
+        Where history and checkpoint go; whether to go on from the checkpoint there.
+    """
+    settings = settings or TrainingSettings()
+    optimizer = _optimizer(model, settings)
+    schedule = _schedule(optimizer, settings)
+    averaged = copy.deepcopy(model) if settings.average else None
+    result, best, first = TrainingResult(), _weights(model), 0
+    file = None if folder is None else Path(folder) / "checkpoint.pt"
+    if resume and file is not None and file.exists():
+        first, best = _restore(load_state(file), model, averaged, optimizer, schedule, result, settings)
+    at = "knots" if over_time else None
+    with Progress(settings.max_epochs, first, verbose=settings.verbose) as progress:
+        try:
+            for epoch in range(first, settings.max_epochs):
+                if _stalled(result, epoch, settings):
+                    break
+                start = time.perf_counter()
+                loss = _epoch(model, averaged, task, training, settings, optimizer, epoch, at, result)
+                row: dict[str, Any] = {"epoch": epoch, "loss": loss, "rate": optimizer.param_groups[0]["lr"]}
+                judged = averaged or model
+                if validation is not None:
+                    outputs, targets = outputs_of(judged, validation, batch_size=settings.batch_size * 4, at=at)
+                    row["validation_loss"] = float(task.loss(outputs, targets))
+                    row |= {f"validation_{name}": value for name, value in task.metrics(outputs, targets).items()}
+                row["seconds"] = time.perf_counter() - start
+                _step(schedule, row)
+                result.history.append(row)
+                if validation is None or _is_best(result, task):
+                    best, result.best_epoch = _weights(judged), epoch
+                if file is not None:
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    save_state(file, _state(model, averaged, optimizer, schedule, result, settings, best))
+                    write_history(file.parent / "history.jsonl", result.history)
+                progress.epoch(row, task.metric)
+        except KeyboardInterrupt:
+            if result.best_epoch < 0:
+                raise
+            result.interrupted = True
+    model.load_state_dict(best)
+    return result
+
+
+@torch.no_grad()
+def outputs_of(
+    model: PathModel, data: PathDataset, *, batch_size: int = 128, at: Any = None
+) -> tuple[Float[Tensor, "... outputs"], Float[Tensor, "..."]]:
+    """Outputs and targets of all data, in their order; targets are empty where there are none."""
+    was_training = model.training
+    model.eval()
+    outputs, targets = [], []
+    for batch in data.loader(batch_size):
+        path, y = batch if isinstance(batch, tuple) else (batch, torch.zeros(0))
+        outputs.append(model(path, at=at))
+        targets.append(y)
+    model.train(was_training)
+    return torch.cat(outputs), torch.cat(targets)
+
+
+def _epoch(
+    model: PathModel,
+    averaged: PathModel | None,
+    task: Task,
+    training: PathDataset,
+    settings: TrainingSettings,
+    optimizer: torch.optim.Optimizer,
+    epoch: int,
+    at: str | None,
+    result: TrainingResult,
+) -> float:
+    """One pass over the data, in an order that depends on seed and epoch alone; the mean loss."""
+    model.train()
+    generator = torch.Generator().manual_seed(settings.seed * 1_000_003 + epoch)
+    total, count, in_a_row = 0.0, 0, 0
+    for path, targets in training.loader(settings.batch_size, shuffle=True, generator=generator):
+        if settings.channel_dropout:
+            path = drop_channels(path, settings.channel_dropout, generator)
+        optimizer.zero_grad(set_to_none=True)
+        try:
+            loss = task.loss(model(path, at=at), targets)
+            value = float(loss)
+        except SolveError as explosion:
+            value, trouble = math.nan, str(explosion)
+        else:
+            trouble = f"the loss is {value}"
+        if not math.isfinite(value):
+            result.skipped_batches += 1
+            in_a_row += 1
+            if in_a_row >= settings.skipped_in_a_row:
+                raise TrainingError(_no_way_on(in_a_row, path, trouble))
+            continue
+        in_a_row = 0
+        if settings.weight_penalty:
+            loss = loss + settings.weight_penalty * sum(parameter.norm() for parameter in penalised(model))
+        loss.backward()  # type: ignore[no-untyped-call]
+        if settings.clip is not None:
+            nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
+        optimizer.step()
+        if averaged is not None:
+            _average(averaged, model, settings.average)
+        total, count = total + value * len(path), count + len(path)
+    return total / count if count else math.nan
+
+
+def penalised(model: PathModel) -> Iterator[Tensor]:
+    """The parameters that the paper penalises: the field's, or all but the initial network's where the model jumps."""
+    if hasattr(model, "cell"):
+        return (p for name, p in model.named_parameters() if not name.startswith("initial."))
+    return model.field.parameters()  # type: ignore[union-attr]
+
+
+def _optimizer(model: PathModel, settings: TrainingSettings) -> torch.optim.Optimizer:
+    readout = list(model.readout.parameters())
+    known = {id(p) for p in readout}
+    groups = [
+        {"params": [p for p in model.parameters() if id(p) not in known], "lr": settings.learning_rate},
+        {"params": readout, "lr": settings.learning_rate * settings.readout_rate},
+    ]
+    return torch.optim.AdamW(groups, weight_decay=settings.weight_decay)
+
+
+def _schedule(optimizer: torch.optim.Optimizer, settings: TrainingSettings) -> LRScheduler | ReduceLROnPlateau | None:
+    if settings.schedule == "plateau":
+        return ReduceLROnPlateau(optimizer, factor=settings.plateau_factor, patience=settings.plateau_patience)
+    if settings.schedule == "cosine":
+        return CosineAnnealingLR(optimizer, settings.max_epochs)
+    return None
+
+
+def _step(schedule: LRScheduler | ReduceLROnPlateau | None, row: dict[str, Any]) -> None:
+    if isinstance(schedule, ReduceLROnPlateau):
+        schedule.step(row.get("validation_loss", row["loss"]))
+    elif schedule is not None:
+        schedule.step()
+
+
+@torch.no_grad()
+def _average(averaged: nn.Module, model: nn.Module, decay: float) -> None:
+    for mean, parameter in zip(averaged.parameters(), model.parameters(), strict=True):
+        mean.lerp_(parameter, 1 - decay)
+
+
+def _is_best(result: TrainingResult, task: Task) -> bool:
+    """Whether the last epoch has the best metric so far; equals are told apart by their loss."""
+
+    def quality(row: dict[str, Any]) -> tuple[float, float]:
+        metric, loss = row[f"validation_{task.metric}"], row["validation_loss"]
+        return (-math.inf if math.isnan(metric) else metric, -math.inf if math.isnan(loss) else -loss)
+
+    if result.best_epoch < 0:
+        return True
+    return quality(result.history[-1]) > quality(result.history[result.best_epoch])
+
+
+def _stalled(result: TrainingResult, epoch: int, settings: TrainingSettings) -> bool:
+    return settings.patience is not None and epoch - 1 - result.best_epoch >= settings.patience > 0 and epoch > 0
+
+
+def _no_way_on(count: int, path: ControlPath, trouble: str) -> str:
+    names = ", ".join(ragged.series_name(path.series.ids, i) for i in range(min(len(path), 5)))
+    more = ", ..." if len(path) > 5 else ""
+    return (
+        f"{count} batches in a row had no finite loss; the last one held the series {names}{more}: {trouble} "
+        "Lower learning_rate, set clip=1.0, or scale the data."
+    )
+
+
+def _weights(model: nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+def _state(
+    model: nn.Module,
+    averaged: nn.Module | None,
+    optimizer: torch.optim.Optimizer,
+    schedule: LRScheduler | ReduceLROnPlateau | None,
+    result: TrainingResult,
+    settings: TrainingSettings,
+    best: dict[str, Tensor],
+) -> dict[str, Any]:
+    return {
+        "model": model.state_dict(),
+        "averaged": None if averaged is None else averaged.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "schedule": None if schedule is None else schedule.state_dict(),
+        "result": asdict(result),
+        "settings": asdict(settings),
+        "best": best,
+    }
+
+
+def _restore(
+    state: dict[str, Any],
+    model: nn.Module,
+    averaged: nn.Module | None,
+    optimizer: torch.optim.Optimizer,
+    schedule: LRScheduler | ReduceLROnPlateau | None,
+    result: TrainingResult,
+    settings: TrainingSettings,
+) -> tuple[int, dict[str, Tensor]]:
+    """Everything as it was after the last whole epoch; the next epoch, and the best weights."""
+    now = asdict(settings)
+    changed = [
+        name
+        for name, value in state["settings"].items()
+        if name not in ("verbose", "max_epochs") and now[name] != value
+    ]
+    if changed:
+        raise ValueError(
+            f"cannot resume: {', '.join(changed)} differ from the run that is to go on; use the same, or resume=False."
+        )
+    model.load_state_dict(state["model"])
+    if averaged is not None:
+        averaged.load_state_dict(state["averaged"])
+    optimizer.load_state_dict(state["optimizer"])
+    if schedule is not None:
+        schedule.load_state_dict(state["schedule"])
+    for name, value in state["result"].items():
+        setattr(result, name, value)
+    return len(result.history), state["best"]

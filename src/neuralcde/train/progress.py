@@ -1,0 +1,51 @@
+"""Progress of a training: a bar on a terminal, lines elsewhere, nothing where silence was asked for."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+LINE_EVERY = 2.0  # seconds between lines where there is no terminal
+
+
+class Progress:
+    """Shows epochs as they come; rich's bar where standard error is a terminal and rich is installed."""
+
+    def __init__(self, epochs: int, done: int, *, verbose: int):
+        self.epochs, self.done, self.verbose = epochs, done, verbose
+        self._bar: Any = None
+        self._shown = 0.0
+
+    def __enter__(self) -> Progress:
+        if self.verbose and sys.stderr.isatty():
+            try:
+                from rich.console import Console
+                from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+                from rich.progress import Progress as Bar
+            except ImportError:
+                return self
+            columns = BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}")
+            self._bar = Bar(*columns, console=Console(stderr=True))
+            self._bar.start()
+            self._bar.add_task("", total=self.epochs, completed=self.done)
+        return self
+
+    def epoch(self, row: dict[str, Any], metric: str) -> None:
+        """An epoch is done."""
+        if not self.verbose:
+            return
+        text = f"loss {row['loss']:.4f}"
+        if f"validation_{metric}" in row:
+            text += f"  validation {metric} {row[f'validation_{metric}']:.4f}"
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=row["epoch"] + 1, description=text)
+            return
+        now = time.monotonic()
+        if now - self._shown >= LINE_EVERY or row["epoch"] + 1 == self.epochs:
+            self._shown = now
+            print(f"epoch {row['epoch'] + 1}/{self.epochs}  {text}", file=sys.stderr, flush=True)
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()

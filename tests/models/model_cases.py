@@ -1,0 +1,107 @@
+"""The five models, their variants, and a batch with everything in it that real data have."""
+
+import dataclasses
+
+import torch
+
+import neuralcde as nc
+from ragged_cases import NAN, SCHEMES
+
+MODELS = {"NeuralCDE": nc.NeuralCDE, "GRUODE": nc.GRUODE, "GRUDeltaT": nc.GRUDeltaT, "GRUD": nc.GRUD, "ODERNN": nc.ODERNN}
+JUMPS = ["GRUDeltaT", "GRUD", "ODERNN"]
+VARIANTS = ["NeuralCDE", *(f"{name} {variant}" for name in list(MODELS)[1:] for variant in ("standard", "paper"))]
+STANDARD = [kind for kind in VARIANTS if not kind.endswith("paper")]
+OUTPUTS = ["last", "mean", "knots", "times", "shared times"]
+
+# All but the series of one row are defined on [0.5, 2].
+SERIES = {
+    "a row without observations": (
+        [0.0, 0.7, 1.1, 2.5, 3.0],
+        [[0.3, NAN, -0.8], [NAN, 0.5, NAN], [NAN, NAN, NAN], [-1.2, NAN, 0.4], [0.6, 1.5, NAN]],
+    ),
+    "a channel never observed": ([-1.5, 0.2, 2.4], [[0.9, NAN, 0.1], [-0.4, NAN, NAN], [NAN, NAN, -1.1]]),
+    "one row": ([1.3], [[NAN, 0.7, NAN]]),
+    "nothing at the start and at the end": (
+        [0.5, 0.9, 1.6, 2.2, 4.0, 4.1],
+        [[NAN, NAN, NAN], [NAN, 1.0, 0.2], [0.8, NAN, -0.3], [NAN, -0.6, NAN], [1.4, 0.1, 0.9], [NAN, NAN, NAN]],
+    ),
+    "complete": ([0.25, 2.0625], [[1.1, -0.2, 0.5], [0.4, -0.9, -1.3]]),
+    "one row of nothing": ([5.0], [[NAN, NAN, NAN]]),
+}
+STATIC = [[0.4, NAN], [NAN, NAN], [-1.0, 0.3], [0.2, 2.0], [1.5, -0.7], [0.0, 0.6]]
+
+
+def raw_batch(dtype=torch.float64):
+    """The series above, with two static features."""
+    return nc.IrregularSeries.from_list(list(SERIES.values()), ids=list(SERIES), static=STATIC, dtype=dtype)
+
+
+def path_of(series, *, scheme="linear-forward", intensity=False):
+    """A path with time, and with counts where the model is to see them."""
+    return SCHEMES[scheme](series.with_channels(counts="per_channel" if intensity else None))
+
+
+def make(kind, channels, *, intensity=False, outputs=2, seed=1, dtype=torch.float64, **options):
+    """A small model such as "GRUD paper", with weights of its own seed."""
+    name, *variant = kind.split()
+    options = {"hidden": 5, **options}
+    if variant:
+        options["variant"] = variant[0]
+    if name in ("NeuralCDE", "ODERNN"):
+        options = {"width": 6, "depth": 2, **options}
+    if name in JUMPS:
+        options["intensity"] = intensity
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = MODELS[name](channels, outputs, **options).to(dtype)
+        if name == "GRUD":
+            model.means.normal_()
+    return model
+
+
+def times_within(path, places=(0.7, 0.0, 1.0, 0.21, 0.7, 0.5)):
+    """Times at these shares of every interval, (series, k)."""
+    low, high = path.interval.detach().unbind(1)
+    return low[:, None] + (high - low)[:, None] * torch.tensor(places, dtype=torch.float64)
+
+
+SHARED = torch.tensor([1.6, 0.5, 2.0, 1.1], dtype=torch.float64)
+
+
+class ModelCase:
+    """A model on the batch above, differentiable in everything: its parameters, the data and the static features."""
+
+    def __init__(self, kind, *, scheme="linear-forward", intensity=False, output="last", **options):
+        self.series, self.scheme, self.intensity, self.output = raw_batch(), scheme, intensity, output
+        if output == "shared times":
+            self.series = self.series[self.series.lengths > 1]
+        self.values = self.series.values.clone().requires_grad_()
+        self.static = self.series.static.clone().requires_grad_()
+        channels = 1 + self.series.channels * (2 if intensity else 1)
+        options = {"static": 2, **options}
+        self.model = make(
+            kind, channels, intensity=intensity, pool="mean" if output == "mean" else "last", **options
+        )
+        self.leaves = {"values": self.values, "static": self.static, **dict(self.model.named_parameters())}
+
+    def path(self):
+        series = dataclasses.replace(self.series, values=self.values, static=self.static)
+        return path_of(series, scheme=self.scheme, intensity=self.intensity)
+
+    def outputs(self):
+        path = self.path()
+        at = {"knots": "knots", "times": times_within(path), "shared times": SHARED}.get(self.output)
+        return self.model(path, at=at)
+
+    def gradients(self, leaves=None):
+        """The outputs, and the gradient of a fixed linear function of them to every leaf."""
+        out = self.outputs()
+        return {"outputs": out.detach(), **gradients_of(out, self.leaves if leaves is None else leaves)}
+
+
+def gradients_of(out, leaves):
+    """The gradient of a fixed linear function of the outputs to every leaf, zeros where there is none."""
+    weights = torch.linspace(-1, 2, out.numel(), dtype=torch.float64).cos().reshape(out.shape).to(out.dtype)
+    found = torch.autograd.grad((out * weights).sum(), list(leaves.values()), allow_unused=True)
+    given = zip(leaves.items(), found, strict=True)
+    return {name: torch.zeros_like(x) if g is None else g for (name, x), g in given}
