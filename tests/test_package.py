@@ -68,6 +68,9 @@ def test_public_names():
         "GRUDeltaT",
         "GRUD",
         "ODERNN",
+        "NeuralCDEClassifier",
+        "NeuralCDERegressor",
+        "load",
     ]
     for name in neuralcde.__all__:
         assert getattr(neuralcde, name).__doc__, name

@@ -43,10 +43,16 @@ _HOME = {
     "GRUDeltaT": "models",
     "GRUD": "models",
     "ODERNN": "models",
+    "NeuralCDEClassifier": "estimators",
+    "NeuralCDERegressor": "estimators",
+    "load": "estimators",
 }
 __all__ = list(_HOME)
 
 if TYPE_CHECKING:
+    from .estimators import NeuralCDEClassifier as NeuralCDEClassifier
+    from .estimators import NeuralCDERegressor as NeuralCDERegressor
+    from .estimators import load as load
     from .fields import LowRankField as LowRankField
     from .fields import MLPField as MLPField
     from .fields import VectorField as VectorField

@@ -12,8 +12,9 @@ JUMPS = ["GRUDeltaT", "GRUD", "ODERNN"]
 VARIANTS = ["NeuralCDE", *(f"{name} {variant}" for name in list(MODELS)[1:] for variant in ("standard", "paper"))]
 STANDARD = [kind for kind in VARIANTS if not kind.endswith("paper")]
 OUTPUTS = ["last", "mean", "knots", "times", "shared times"]
+SHARED = torch.tensor([1.6, 0.5, 2.0, 1.1], dtype=torch.float64)
 
-# All but the series of one row are defined on [0.5, 2].
+# All but the series of one row are defined on [0.5, 2.0625], where the shared times lie.
 SERIES = {
     "a row without observations": (
         [0.0, 0.7, 1.1, 2.5, 3.0],
@@ -65,38 +66,35 @@ def times_within(path, places=(0.7, 0.0, 1.0, 0.21, 0.7, 0.5)):
     return low[:, None] + (high - low)[:, None] * torch.tensor(places, dtype=torch.float64)
 
 
-SHARED = torch.tensor([1.6, 0.5, 2.0, 1.1], dtype=torch.float64)
+def outputs_of(model, path, output):
+    """What a model gives for one of `OUTPUTS`."""
+    model.pool = "mean" if output == "mean" else "last"
+    asked = {"knots": "knots", "times": times_within(path), "shared times": SHARED}
+    return model(path, at=asked.get(output))
 
 
 class ModelCase:
     """A model on the batch above, differentiable in everything: its parameters, the data and the static features."""
 
-    def __init__(self, kind, *, scheme="linear-forward", intensity=False, output="last", **options):
-        self.series, self.scheme, self.intensity, self.output = raw_batch(), scheme, intensity, output
-        if output == "shared times":
-            self.series = self.series[self.series.lengths > 1]
+    def __init__(self, kind, *, scheme="linear-forward", intensity=False, chosen=slice(None), **options):
+        self.series, self.scheme, self.intensity = raw_batch()[chosen], scheme, intensity
         self.values = self.series.values.clone().requires_grad_()
         self.static = self.series.static.clone().requires_grad_()
         channels = 1 + self.series.channels * (2 if intensity else 1)
-        options = {"static": 2, **options}
-        self.model = make(
-            kind, channels, intensity=intensity, pool="mean" if output == "mean" else "last", **options
-        )
+        self.model = make(kind, channels, intensity=intensity, **{"static": 2, **options})
         self.leaves = {"values": self.values, "static": self.static, **dict(self.model.named_parameters())}
 
     def path(self):
         series = dataclasses.replace(self.series, values=self.values, static=self.static)
         return path_of(series, scheme=self.scheme, intensity=self.intensity)
 
-    def outputs(self):
-        path = self.path()
-        at = {"knots": "knots", "times": times_within(path), "shared times": SHARED}.get(self.output)
-        return self.model(path, at=at)
+    def outputs(self, output):
+        return outputs_of(self.model, self.path(), output)
 
-    def gradients(self, leaves=None):
-        """The outputs, and the gradient of a fixed linear function of them to every leaf."""
-        out = self.outputs()
-        return {"outputs": out.detach(), **gradients_of(out, self.leaves if leaves is None else leaves)}
+    def gradients(self, output):
+        """The outputs, and the gradients of them."""
+        out = self.outputs(output)
+        return {"outputs": out.detach(), **gradients_of(out, self.leaves)}
 
 
 def gradients_of(out, leaves):

@@ -1,44 +1,87 @@
 """Every model against a loop over series and rows written straight from the equations."""
 
+import dataclasses
+
 import pytest
 import torch
 
-from model_cases import VARIANTS, ModelCase, gradients_of, times_within
+from model_cases import VARIANTS, ModelCase, gradients_of, outputs_of, times_within
 from naive_models import Naive
 from solve_cases import largest_difference
 
 PATHS = ["natural_cubic", "linear", "linear-forward", "rectilinear"]
+OUTPUTS = ["last", "mean", "knots", "times"]
 
 
 def naively(case, kind, initial):
-    """The outputs of all series, laid out as the model's."""
+    """All outputs of all series, laid out as the model's."""
     naive = Naive(case.model, kind, initial=initial, intensity=case.intensity)
     asked = times_within(case.path())
     offsets, found = case.series.offsets, []
     for i in range(len(case.series)):
         rows = slice(offsets[i], offsets[i + 1])
-        series = case.series.times[rows], case.values[rows], case.static[i]
-        found.append(naive.run(*series, scheme=case.scheme, asked=asked[i] if case.output == "times" else ())[case.output])
-    return torch.cat(found) if case.output == "knots" else torch.stack(found)
+        one = case.series.times[rows], case.values[rows], case.static[i]
+        found.append(naive.run(*one, scheme=case.scheme, asked=asked[i]))
+    return {name: (torch.cat if name == "knots" else torch.stack)([one[name] for one in found]) for name in OUTPUTS}
 
 
-def compare(case, kind, initial):
-    leaves = dict(case.leaves)
-    if case.scheme == "natural_cubic":
-        del leaves["values"]
-    expected = naively(case, kind, initial)
-    expected = {"outputs": expected.detach(), **gradients_of(expected, leaves)}
-    found = case.gradients(leaves)
-    assert found["outputs"].shape == expected["outputs"].shape
+def compare(case, kind, initial, leaves):
+    """Outputs, and the gradients of all of them together, agree and are not trivial."""
+    expected, path = naively(case, kind, initial), case.path()
+    found = {name: outputs_of(case.model, path, name) for name in OUTPUTS}
+    assert {name: x.shape for name, x in found.items()} == {name: x.shape for name, x in expected.items()}
+    assert largest_difference(found, expected) < 1e-12
+    found, expected = (gradients_of(torch.cat([x.flatten() for x in y.values()]), leaves) for y in (found, expected))
     assert largest_difference(found, expected) < 1e-11
     assert [name for name, gradient in expected.items() if not gradient.any()] == []
 
 
-@pytest.mark.parametrize("output", ["last", "mean", "knots", "times"])
-@pytest.mark.parametrize("intensity", [False, True], ids=["", "intensity"])
+@pytest.mark.parametrize("intensity", [False, True], ids=["values", "intensity"])
 @pytest.mark.parametrize("scheme", PATHS)
 @pytest.mark.parametrize("kind", VARIANTS)
-def test_outputs_and_gradients(kind, scheme, intensity, output):
-    """Outputs, and the gradients of them to parameters, static features and data."""
-    case = ModelCase(kind, scheme=scheme, intensity=intensity, output=output, initial="both")
-    compare(case, kind, "both")
+def test_outputs_and_gradients(kind, scheme, intensity):
+    """The gradients are those to parameters, static features and, where the path is not scipy's, data."""
+    case = ModelCase(kind, scheme=scheme, intensity=intensity, initial="both")
+    leaves = {name: x for name, x in case.leaves.items() if name != "values" or scheme != "natural_cubic"}
+    compare(case, kind, "both", leaves)
+
+
+@pytest.mark.parametrize(
+    ("initial", "chosen"), [(i, i) for i in ("zero", "linear", "static", "both")] + [(None, "both"), (None, "linear")]
+)
+def test_initial_states(initial, chosen):
+    """Each kind, and what a Neural CDE chooses with and without static features."""
+    static = 2 if chosen in ("static", "both") else 0
+    case = ModelCase("NeuralCDE", scheme="linear", initial=initial, static=static)
+    leaves = {name: x for name, x in case.leaves.items() if name != "static" or static}
+    compare(case, "NeuralCDE", chosen, leaves)
+
+
+@pytest.mark.parametrize("kind", VARIANTS[1:])
+def test_initial_states_that_the_others_choose(kind):
+    """Zero without static features, a network of them with."""
+    for static, chosen in ((0, "zero"), (2, "static")):
+        case = ModelCase(kind, static=static)
+        compare(case, kind, chosen, {name: x for name, x in case.leaves.items() if name != "static" or static})
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("kind", VARIANTS)
+def test_gradients_in_the_times(kind, output):
+    """Of the observations, at outputs that lie between them or move with them."""
+    case = ModelCase(kind, scheme="linear")
+    case.series = dataclasses.replace(case.series, times=case.series.times.clone().requires_grad_())
+    leaves = {"times": case.series.times}
+    initial = "both" if kind == "NeuralCDE" else "static"
+    naive, path = Naive(case.model, kind, initial=initial), case.path()
+    asked = times_within(path, (0.7, 0.21))
+    found = case.model(path, at=asked) if output == "times" else outputs_of(case.model, path, output)
+    expected, offsets = [], case.series.offsets
+    for i in range(len(path)):
+        rows = slice(offsets[i], offsets[i + 1])
+        one = naive.run(case.series.times[rows], case.values[rows], case.static[i], scheme="linear", asked=asked[i])
+        expected.append(one[output])
+    expected = (torch.cat if output == "knots" else torch.stack)(expected)
+    expected = gradients_of(expected, leaves)
+    assert expected["times"].any()
+    assert largest_difference(gradients_of(found, leaves), expected) < 1e-11

@@ -37,6 +37,7 @@ class TrainingResult:
     history: list[dict[str, Any]] = field(default_factory=list)
     best_epoch: int = -1
     skipped_batches: int = 0
+    steps: int = 0  # that went into the moving average
     interrupted: bool = False
 
 
@@ -162,7 +163,8 @@ def _epoch(
             nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
         optimizer.step()
         if averaged is not None:
-            _average(averaged, model, settings.average)
+            result.steps += 1
+            _average(averaged, model, min(settings.average, (1 + result.steps) / (10 + result.steps)))
         total, count = total + value * len(path), count + len(path)
     return total / count if count else math.nan
 

@@ -35,7 +35,8 @@ class TrainingSettings:
     patience
         Epochs without a better validation metric before training stops; None for never.
     average
-        Decay of a moving average of the weights, which then is the model; 0 for none.
+        Decay of a moving average of the weights, which then is the model; 0 for none. Smaller in the first steps, so that the
+        initial weights are soon forgotten.
     channel_dropout
         Share of data channels that a training series loses in a step, as if they had never been observed.
     skipped_in_a_row

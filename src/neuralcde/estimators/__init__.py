@@ -1,0 +1,5 @@
+"""fit, predict, predict_proba, score: the scikit-learn estimators, and saving them."""
+
+from .classifier import NeuralCDEClassifier as NeuralCDEClassifier
+from .regressor import NeuralCDERegressor as NeuralCDERegressor
+from .saving import load as load

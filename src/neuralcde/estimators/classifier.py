@@ -1,0 +1,131 @@
+"""The classifier."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+
+from ..tasks import BinaryTask, MulticlassTask, MultilabelTask, classification_task
+from .path_estimator import ModelName, PathEstimator
+from .preparation import Scheme
+
+
+class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
+    """Classify series with a Neural CDE, or with one of the models it is compared with.
+
+    Parameters
+    ----------
+    class_weight : {None, "balanced"} or dict
+        How much each class counts.
+    model, hidden, width, depth, path, intensity, pool, solver, substeps, max_epochs, ...
+        As in `PathEstimator`.
+
+    Attributes
+    ----------
+    classes_ : array of the classes
+    module_ : the fitted model, a torch module
+    history_ : list of a dict an epoch
+
+    Examples
+    --------
+    >>> import numpy as np, neuralcde as nc
+    >>> t = np.linspace(0, 6, 20)
+    >>> X = np.stack([np.sin(t * (1 + k % 2)) for k in range(24)])
+    >>> clf = nc.NeuralCDEClassifier(max_epochs=30, hidden=8, width=8, random_state=0).fit(X, ["slow", "fast"] * 12)
+    >>> clf.predict(X[:2]).tolist()
+    ['slow', 'fast']
+    """
+
+    task_: BinaryTask | MulticlassTask | MultilabelTask
+
+    def __init__(
+        self,
+        model: ModelName = "neural_cde",
+        *,
+        hidden: int = 32,
+        width: int = 32,
+        depth: int = 3,
+        path: Scheme = "linear",
+        intensity: bool | Literal["auto"] = "auto",
+        pool: Literal["last", "mean"] = "last",
+        solver: str = "rk4",
+        substeps: int = 1,
+        max_epochs: int = 100,
+        batch_size: int | Literal["auto"] = "auto",
+        learning_rate: float = 3e-3,
+        readout_rate: float = 1.0,
+        weight_penalty: float = 0.0,
+        weight_decay: float = 0.0,
+        clip: float | None = 1.0,
+        schedule: Literal["plateau", "cosine", "constant"] = "cosine",
+        patience: int | None = 30,
+        average: float = 0.99,
+        channel_dropout: float = 0.0,
+        validation_fraction: float = 0.15,
+        device: str = "cpu",
+        class_weight: Any = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ):
+        super().__init__(
+            model=model,
+            hidden=hidden,
+            width=width,
+            depth=depth,
+            path=path,
+            intensity=intensity,
+            pool=pool,
+            solver=solver,
+            substeps=substeps,
+            max_epochs=max_epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            readout_rate=readout_rate,
+            weight_penalty=weight_penalty,
+            weight_decay=weight_decay,
+            clip=clip,
+            schedule=schedule,
+            patience=patience,
+            average=average,
+            channel_dropout=channel_dropout,
+            validation_fraction=validation_fraction,
+            device=device,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.class_weight = class_weight
+
+    def _make_task(self, targets: NDArray[Any]) -> BinaryTask | MulticlassTask | MultilabelTask:
+        check_classification_targets(targets)
+        task = classification_task(targets, self.class_weight)
+        if isinstance(task, MulticlassTask) and len(task.classes) < 2:
+            raise ValueError(f"Classifier can't train when only one class is present: y is always {task.classes[0]!r}.")
+        self.classes_ = np.arange(task.labels) if isinstance(task, MultilabelTask) else np.unique(targets)
+        return task
+
+    def _strata(self, targets: NDArray[Any], count: int) -> NDArray[Any] | None:
+        if targets.ndim > 1:
+            return None
+        _, sizes = np.unique(targets, return_counts=True)
+        return targets if sizes.min() >= 2 and count >= len(sizes) else None
+
+    def predict_proba(self, X: Any) -> NDArray[Any]:
+        """Probabilities (series, classes); of a yes (series, labels) for several labels."""
+        outputs = self._outputs(X)
+        return self.task_.probabilities(outputs)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The likeliest class of every series."""
+        outputs = self._outputs(X)
+        if isinstance(self.task_, MultilabelTask):
+            return self.task_.decode(outputs)
+        found: NDArray[Any] = self.classes_[self.task_.probabilities(outputs).argmax(-1)]
+        return found
+
+    def predict_proba_at(self, X: Any, times: Any) -> NDArray[Any]:
+        """Probabilities (series, k, classes) at times (k,) shared or (series, k): what is known by then, on causal paths."""
+        return self.task_.probabilities(self._outputs_at(X, times))

@@ -1,0 +1,64 @@
+"""What users hand to an estimator, as series and targets that belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils.validation import column_or_1d, validate_data
+
+from ..series import IrregularSeries
+
+
+def as_series(estimator: Any, X: Any, *, reset: bool) -> IrregularSeries:
+    """An `IrregularSeries` as it is; an array (series, steps, channels), or (series, steps) of one channel, NaN for missing.
+
+    Arrays are checked as scikit-learn does it; with `reset` the estimator notes their shape.
+    """
+    if isinstance(X, IrregularSeries):
+        if len(X) == 0:
+            raise ValueError("X has no series; expected at least one.")
+        if reset:
+            estimator.n_features_in_ = X.channels
+        elif X.channels != estimator.n_features_in_:
+            raise ValueError(
+                f"X has {X.channels} channels, but the estimator was fitted with {estimator.n_features_in_}."
+            )
+        return X
+    values = validate_data(
+        estimator, X, reset=reset, allow_nd=True, ensure_all_finite="allow-nan", dtype=[np.float64, np.float32]
+    )
+    if np.isinf(values).any():
+        raise ValueError("X contains infinity; write NaN for what was not observed.")
+    if values.ndim > 3:
+        raise ValueError(f"X must have shape (series, steps) or (series, steps, channels), got {values.shape}.")
+    block = torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
+    block = block[:, :, None] if block.ndim == 2 else block
+    lengths = torch.full((len(block),), block.shape[1])
+    return IrregularSeries.from_padded(block, lengths=lengths)
+
+
+def as_targets(y: Any, series: IrregularSeries) -> NDArray[Any]:
+    """Targets in the order of the series: by position, or by id where y is a mapping or a pandas object with the ids as index."""
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None.")
+    index = getattr(y, "index", None)
+    if isinstance(y, Mapping):
+        missing = [name for name in series.ids.tolist() if name not in y]
+        if missing:
+            raise ValueError(f"y has no target for {len(missing)} of {len(series)} series, e.g. {missing[0]!r}.")
+        return np.asarray([y[name] for name in series.ids.tolist()])
+    if index is not None and hasattr(y, "loc") and index.is_unique and set(series.ids.tolist()) <= set(index.tolist()):
+        return np.asarray(y.loc[series.ids.tolist()])
+    targets = np.asarray(y)
+    if targets.ndim == 2 and targets.shape[1] == 1:
+        targets = column_or_1d(targets, warn=True)
+    if targets.ndim == 0 or len(targets) != len(series):
+        raise ValueError(
+            f"Found input variables with inconsistent numbers of samples: {len(series)} series, "
+            f"{len(targets) if targets.ndim else 'no'} targets. Give y one target a series, or a mapping from id to target."
+        )
+    return targets

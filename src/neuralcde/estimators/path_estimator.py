@@ -1,0 +1,257 @@
+"""What classifier and regressor share: parameters, fit, outputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.model_selection import train_test_split
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from ..models import GRUD, GRUODE, ODERNN, GRUDeltaT, NeuralCDE, PathModel
+from ..paths import PathDataset
+from ..series import IrregularSeries
+from ..solve import AtKnots
+from ..tasks import Task
+from ..train import TrainingSettings, outputs_of, train
+from .inputs import as_series, as_targets
+from .preparation import Preparation, Scheme
+
+ModelName = Literal["neural_cde", "gru_ode", "gru_dt", "gru_d", "ode_rnn"]
+MODELS = ("neural_cde", "gru_ode", "gru_dt", "gru_d", "ode_rnn")
+SETTINGS = (
+    "max_epochs",
+    "batch_size",
+    "learning_rate",
+    "readout_rate",
+    "weight_penalty",
+    "weight_decay",
+    "clip",
+    "schedule",
+    "patience",
+    "average",
+    "channel_dropout",
+    "verbose",
+)
+FEWEST_FOR_VALIDATION = 50  # series; below it all of them train
+
+
+class PathEstimator(BaseEstimator):  # type: ignore[misc]
+    """Fit a model of paths to series and targets.
+
+    Parameters
+    ----------
+    model : {"neural_cde", "gru_ode", "gru_dt", "gru_d", "ode_rnn"}
+        Which of the five models.
+    hidden : int
+        Size of the state.
+    width, depth : int
+        Of the network in the field, for "neural_cde" and "ode_rnn".
+    path : {"linear", "hermite", "natural_cubic", "rectilinear"}
+        How the path runs between observations. "linear" and "hermite" run over forward-filled values.
+    intensity : {"auto", True, False}
+        Whether the model sees how often each channel was observed; "auto": where values are missing.
+    pool : {"last", "mean"}
+        Whether the output is read off the last state or off its mean over time.
+    solver : str
+        Of the differential equation.
+    substeps : int
+        Steps between two observations.
+    batch_size : int or "auto"
+        Series in a step; "auto": a sixtieth of the training series, 8 to 512.
+    max_epochs, learning_rate, readout_rate, weight_penalty, weight_decay, clip, schedule, patience, average, channel_dropout
+        As in `TrainingSettings`.
+    validation_fraction : float
+        Share of the series that training does not see and that decides which epoch is kept; 0 for none.
+    device : str
+        "cpu", "cuda", ...
+    random_state : int, RandomState or None
+        For identical results twice.
+    verbose : int
+        1 shows progress.
+    """
+
+    def __init__(
+        self,
+        model: ModelName = "neural_cde",
+        *,
+        hidden: int = 32,
+        width: int = 32,
+        depth: int = 3,
+        path: Scheme = "linear",
+        intensity: bool | Literal["auto"] = "auto",
+        pool: Literal["last", "mean"] = "last",
+        solver: str = "rk4",
+        substeps: int = 1,
+        max_epochs: int = 100,
+        batch_size: int | Literal["auto"] = "auto",
+        learning_rate: float = 3e-3,
+        readout_rate: float = 1.0,
+        weight_penalty: float = 0.0,
+        weight_decay: float = 0.0,
+        clip: float | None = 1.0,
+        schedule: Literal["plateau", "cosine", "constant"] = "cosine",
+        patience: int | None = 30,
+        average: float = 0.99,
+        channel_dropout: float = 0.0,
+        validation_fraction: float = 0.15,
+        device: str = "cpu",
+        random_state: Any = None,
+        verbose: int = 0,
+    ):
+        self.model = model
+        self.hidden = hidden
+        self.width = width
+        self.depth = depth
+        self.path = path
+        self.intensity = intensity
+        self.pool = pool
+        self.solver = solver
+        self.substeps = substeps
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.readout_rate = readout_rate
+        self.weight_penalty = weight_penalty
+        self.weight_decay = weight_decay
+        self.clip = clip
+        self.schedule = schedule
+        self.patience = patience
+        self.average = average
+        self.channel_dropout = channel_dropout
+        self.validation_fraction = validation_fraction
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    task_: Task
+    preparation_: Preparation
+    module_: PathModel
+
+    def fit(self, X: Any, y: Any, *, folder: Path | str | None = None, resume: bool = False) -> Any:
+        """Learn from series and their targets.
+
+        Parameters
+        ----------
+        X
+            An `IrregularSeries`; or an array (series, steps, channels), or (series, steps) of one channel, NaN for missing.
+        y
+            A target a series: by position, or a mapping (or pandas Series) from id to target.
+        folder, resume
+            Where checkpoints and the history go, and whether to go on from them.
+        """
+        series = as_series(self, X, reset=True)
+        targets = as_targets(y, series)
+        self.task_ = self._make_task(targets)
+        encoded = self.task_.encode(targets)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        training, validation = self._split(targets, seed)
+        intensity = bool(series.values.isnan().any()) if self.intensity == "auto" else bool(self.intensity)
+        self.preparation_ = Preparation.fit(series[training], intensity=intensity, scheme=self.path)
+        data = self._dataset(series[training], encoded[training])
+        judge = self._dataset(series[validation], encoded[validation]) if len(validation) else None
+        options = {name: getattr(self, name) for name in SETTINGS}
+        if self.batch_size == "auto":
+            options["batch_size"] = int(np.clip(len(training) // 60, 8, 512))
+        generator_state = torch.random.get_rng_state()
+        torch.manual_seed(seed)
+        try:
+            self.module_ = self._make_module(data.source.channels).to(self.device)
+        finally:
+            torch.random.set_rng_state(generator_state)
+        result = train(
+            self.module_,
+            self.task_,
+            data,
+            judge,
+            TrainingSettings(**options, seed=seed % 10**6),
+            folder=None if folder is None else Path(folder),
+            resume=resume,
+        )
+        self.history_, self.best_epoch_, self.interrupted_ = result.history, result.best_epoch, result.interrupted
+        self.n_iter_ = len(result.history)
+        return self
+
+    def save(self, folder: str | Path) -> None:
+        """Write the fitted estimator into a folder: weights as safetensors, everything else as JSON. Read it with `nc.load`."""
+        from .saving import save
+
+        save(self, Path(folder))
+
+    def _make_task(self, targets: NDArray[Any]) -> Task:
+        raise NotImplementedError
+
+    def _split(self, targets: NDArray[Any], seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Positions of the series that train, and of those that judge."""
+        everything = np.arange(len(targets))
+        if not 0 <= self.validation_fraction < 1:
+            raise ValueError(f"validation_fraction must lie in [0, 1), got {self.validation_fraction!r}.")
+        count = round(self.validation_fraction * len(targets))
+        if self.validation_fraction == 0 or len(targets) < FEWEST_FOR_VALIDATION or count < 1:
+            return everything, everything[:0]
+        training, validation = train_test_split(
+            everything, test_size=count, random_state=seed % 2**31, stratify=self._strata(targets, count)
+        )
+        return np.sort(training), np.sort(validation)
+
+    def _strata(self, targets: NDArray[Any], count: int) -> NDArray[Any] | None:
+        return None
+
+    def _make_module(self, channels: int) -> PathModel:
+        if self.model not in MODELS:
+            raise ValueError(f"model={self.model!r} is not one of {list(MODELS)}.")
+        shared: dict[str, Any] = {
+            "hidden": self.hidden,
+            "static": self.preparation_.static_features,
+            "pool": self.pool,
+            "solver": self.solver,
+            "steps": AtKnots(self.substeps),
+        }
+        outputs = self.task_.outputs
+        if self.model == "neural_cde":
+            return NeuralCDE(channels, outputs, width=self.width, depth=self.depth, **shared)
+        if self.model == "gru_ode":
+            return GRUODE(channels, outputs, **shared)
+        shared["intensity"] = self.preparation_.intensity
+        if self.model == "ode_rnn":
+            return ODERNN(channels, outputs, width=self.width, depth=self.depth, **shared)
+        return (GRUDeltaT if self.model == "gru_dt" else GRUD)(channels, outputs, **shared)
+
+    def _dataset(self, series: IrregularSeries, targets: Tensor | None = None) -> PathDataset:
+        path = self.preparation_.path(self.preparation_.series(series.to(torch.float32)))
+        return PathDataset(path.to(self.device), None if targets is None else targets.to(self.device))
+
+    def _outputs(self, X: Any, at: Any = None) -> Float[Tensor, "series ..."]:
+        check_is_fitted(self, "module_")
+        series = as_series(self, X, reset=False)
+        outputs, _ = outputs_of(self.module_, self._dataset(series), at=at)
+        return outputs.cpu()
+
+    def _outputs_at(self, X: Any, times: Any) -> Float[Tensor, "series k outputs"]:
+        check_is_fitted(self, "module_")
+        series = as_series(self, X, reset=False)
+        asked = torch.as_tensor(np.asarray(times, dtype=np.float64))
+        data = self._dataset(series)
+        at = self.preparation_.times(asked)
+        rows = []
+        for start in range(0, len(series), 256):
+            part = data.source[start : start + 256]
+            with torch.no_grad():
+                self.module_.eval()
+                rows.append(self.module_(part, at=at if at.ndim < 2 else at[start : start + 256]))
+        return torch.cat(rows).cpu()
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.two_d_array = True
+        tags.input_tags.three_d_array = True
+        tags.non_deterministic = False
+        return tags

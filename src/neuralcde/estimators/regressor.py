@@ -1,0 +1,55 @@
+"""The regressor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+
+from ..tasks import RegressionTask, regression_task
+from .path_estimator import PathEstimator
+
+
+class NeuralCDERegressor(RegressorMixin, PathEstimator):  # type: ignore[misc]
+    """Predict numbers from series with a Neural CDE, or with one of the models it is compared with.
+
+    Parameters
+    ----------
+    model, hidden, width, depth, path, intensity, pool, solver, substeps, max_epochs, ...
+        As in `PathEstimator`.
+
+    Attributes
+    ----------
+    module_ : the fitted model, a torch module
+    history_ : list of a dict an epoch
+
+    Examples
+    --------
+    >>> import numpy as np, neuralcde as nc
+    >>> X = np.random.default_rng(0).normal(size=(64, 10)).cumsum(1)
+    >>> reg = nc.NeuralCDERegressor(max_epochs=60, hidden=8, width=8, random_state=0).fit(X, X[:, -1] - X[:, 0])
+    >>> bool(reg.score(X, X[:, -1] - X[:, 0]) > 0.8)
+    True
+    """
+
+    def _make_task(self, targets: NDArray[Any]) -> RegressionTask:
+        try:
+            numbers = np.asarray(targets, dtype=np.float64)
+        except (TypeError, ValueError) as reason:
+            raise ValueError(f"y must be numbers, got {targets.dtype}: Unknown label type.") from reason
+        if not np.isfinite(numbers).all():
+            raise ValueError("Input y contains NaN or infinity; leave such series out.")
+        if numbers.ndim > 2:
+            raise ValueError(f"y must have shape (series,) or (series, targets), got {numbers.shape}.")
+        return regression_task(numbers)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """A number (or several) a series."""
+        outputs = self._outputs(X)
+        return self.task_.decode(outputs)
+
+    def predict_at(self, X: Any, times: Any) -> NDArray[Any]:
+        """Predictions (series, k) at times (k,) shared or (series, k): what is known by then, on causal paths."""
+        return self.task_.decode(self._outputs_at(X, times))
