@@ -92,7 +92,9 @@ def main():
         values, weights, layers = drawn(seed)
         given = {"values": values.tolist(), "weights": weights.tolist()}
         layers_given = {name: x.tolist() for name, x in layers.items()}
-        cases.append({"scheme": scheme, **given, "layers": layers_given, **with_torchcde(values, weights, layers, scheme)})
+        cases.append(
+            {"scheme": scheme, **given, "layers": layers_given, **with_torchcde(values, weights, layers, scheme)}
+        )
     origin = {
         "made by": "tests/golden/make_models.py",
         "versions": {name: version(name) for name in ("torchcde", "torchdiffeq", "torch", "numpy")},

@@ -7,7 +7,13 @@ import torch
 import neuralcde as nc
 from ragged_cases import NAN, SCHEMES
 
-MODELS = {"NeuralCDE": nc.NeuralCDE, "GRUODE": nc.GRUODE, "GRUDeltaT": nc.GRUDeltaT, "GRUD": nc.GRUD, "ODERNN": nc.ODERNN}
+MODELS = {
+    "NeuralCDE": nc.NeuralCDE,
+    "GRUODE": nc.GRUODE,
+    "GRUDeltaT": nc.GRUDeltaT,
+    "GRUD": nc.GRUD,
+    "ODERNN": nc.ODERNN,
+}
 JUMPS = ["GRUDeltaT", "GRUD", "ODERNN"]
 VARIANTS = ["NeuralCDE", *(f"{name} {variant}" for name in list(MODELS)[1:] for variant in ("standard", "paper"))]
 STANDARD = [kind for kind in VARIANTS if not kind.endswith("paper")]
@@ -55,7 +61,7 @@ def make(kind, channels, *, intensity=False, outputs=2, seed=1, dtype=torch.floa
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = MODELS[name](channels, outputs, **options).to(dtype)
-        if name == "GRUD":
+        if name == "GRUD" and "means" not in options:
             model.means.normal_()
     return model
 

@@ -139,7 +139,9 @@ class Naive:
 
     def network(self, name, x, activation):
         """Linear layers at the even places of a Sequential, the activation between them."""
-        places = sorted(int(key.split(".")[-2]) for key in self.given if key.startswith(name) and key.endswith("weight"))
+        places = sorted(
+            int(key.split(".")[-2]) for key in self.given if key.startswith(name) and key.endswith("weight")
+        )
         for place in places[:-1]:
             x = activation(self.linear(f"{name}.{place}", x))
         return self.linear(f"{name}.{places[-1]}", x)
@@ -203,7 +205,9 @@ class Naive:
                 last = values[row, c] if observed[c] else value.get(c)
                 if self.name == "GRUD" and not self.paper:
                     mean = self.given["means"][c]
-                    kept = torch.exp(-torch.relu(self.given["fade.weight"][c] * own_gaps[c] + self.given["fade.bias"][c]))
+                    kept = torch.exp(
+                        -torch.relu(self.given["fade.weight"][c] * own_gaps[c] + self.given["fade.bias"][c])
+                    )
                     last = mean if last is None else last
                     last = last if observed[c] else kept * last + (1 - kept) * mean
                 x.append(torch.zeros_like(gap) if last is None else last)

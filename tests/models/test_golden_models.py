@@ -43,9 +43,8 @@ def model_of(case):
 def test_torchcde(case, engine):
     """Outputs at every row and at the end, and all gradients: the same arithmetic, step for step."""
     values, expected = tensor(case["values"]).requires_grad_(), tensor(case["outputs"])
-    count, rows, data = values.shape
     series = nc.IrregularSeries.from_padded(values.detach(), dtype=torch.float64)
-    series = dataclasses.replace(series, values=values.reshape(-1, data)).with_channels()
+    series = dataclasses.replace(series, values=values.flatten(0, 1)).with_channels()
     model, path = model_of(case), getattr(nc, case["scheme"])(series)
     outputs = model(path, at="knots").reshape(expected.shape)
     torch.testing.assert_close(outputs, expected, rtol=1e-12, atol=1e-12)

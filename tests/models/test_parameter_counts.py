@@ -1,9 +1,9 @@
 """How many parameters the models have in the paper's experiments: to the unit those that it reports."""
 
 import pytest
+from model_cases import MODELS
 
 import neuralcde as nc
-from model_cases import MODELS
 
 EXPERIMENTS = {
     "CharacterTrajectories": {

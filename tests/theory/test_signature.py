@@ -220,8 +220,9 @@ class TestBatches:
     @pytest.mark.parametrize("scheme", SCHEMES)
     def test_a_ragged_batch_is_a_loop(self, scheme, engine):
         path = some_path(11, scheme=scheme, count=8, rows=(1, 6))
-        batch = nc.signature(path, 3)
-        alone = torch.cat([nc.signature(path[i], 3) for i in range(len(path))])
+        steps = nc.AtKnots(substeps=2)
+        batch = nc.signature(path, 3, steps=steps)
+        alone = torch.cat([nc.signature(path[i], 3, steps=steps) for i in range(len(path))])
         if engine == "native":
             assert torch.equal(batch, alone)
         close(batch, alone)
@@ -256,7 +257,7 @@ class TestEngines:
         for name in ("native", "torch"):
             on_engine(monkeypatch, name)
             coefficients = path.coefficients.clone().requires_grad_()
-            found = nc.signature(dataclasses.replace(path, coefficients=coefficients), 4)
+            found = nc.signature(dataclasses.replace(path, coefficients=coefficients), 4, steps=nc.AtKnots(substeps=2))
             weights = torch.linspace(-1, 1, found.numel(), dtype=torch.float64).reshape(found.shape)
             (gradient,) = torch.autograd.grad((found * weights).sum(), coefficients)
             results.append((found.detach(), gradient))

@@ -1,4 +1,4 @@
-"""The command line: `neuralcde info | demo`.
+"""The command line: `neuralcde fit | predict | info | demo`.
 
 Commands are named here and loaded when they are called, so that `--help` does not wait for torch.
 """
@@ -21,6 +21,8 @@ def main() -> None:
         version=__version__,
         help="Neural controlled differential equations for irregular, partially observed time series.",
     )
+    app.command("neuralcde.cli.fit:fit", name="fit", help="Train a model on a long table of measurements and save it.")
+    app.command("neuralcde.cli.predict:predict", name="predict", help="Predict with a saved model.")
     app.command("neuralcde.cli.info:info", name="info", help="Print version, engine, instruction set and threads.")
     app.command("neuralcde.cli.demo:demo", name="demo", help="Draw the paths of a small irregular series.")
     app()

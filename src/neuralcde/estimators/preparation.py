@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..paths import ControlPath, hermite, linear, natural_cubic, rectilinear
 from ..series import IrregularSeries, SeriesScaler
+from ..series.tables import StaticColumn, TableFormat
 
 Scheme = Literal["linear", "hermite", "natural_cubic", "rectilinear"]
 SCHEMES = ("linear", "hermite", "natural_cubic", "rectilinear")
@@ -29,12 +31,15 @@ class Preparation:
         How the path runs between observations; "linear" and "hermite" over forward-filled values.
     flagged
         Static features that get a companion which says whether they were observed.
+    format
+        How the table of the training series looked.
     """
 
     scaler: SeriesScaler
     intensity: bool
     scheme: Scheme
     flagged: tuple[int, ...]
+    format: TableFormat
 
     @classmethod
     def fit(cls, series: IrregularSeries, *, intensity: bool, scheme: Scheme) -> Preparation:
@@ -42,7 +47,8 @@ class Preparation:
         if scheme not in SCHEMES:
             raise ValueError(f"path={scheme!r} is not one of {list(SCHEMES)}.")
         missing = series.static.isnan().any(0)
-        return cls(SeriesScaler().fit(series), intensity, scheme, tuple(missing.nonzero()[:, 0].tolist()))
+        flagged = tuple(missing.nonzero()[:, 0].tolist())
+        return cls(SeriesScaler().fit(series), intensity, scheme, flagged, series.format)
 
     @property
     def static_features(self) -> int:
@@ -78,11 +84,36 @@ class Preparation:
             "intensity": self.intensity,
             "scheme": self.scheme,
             "flagged": list(self.flagged),
+            "format": dataclasses.asdict(self.format),
         }
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Preparation:
         """What `to_state` described."""
+        table = dict(state["format"])
+        table["static"] = tuple(
+            StaticColumn(column["name"], None if column["categories"] is None else tuple(column["categories"]))
+            for column in table["static"]
+        )
         return cls(
-            SeriesScaler.from_state(state["scaler"]), state["intensity"], state["scheme"], tuple(state["flagged"])
+            SeriesScaler.from_state(state["scaler"]),
+            state["intensity"],
+            state["scheme"],
+            tuple(state["flagged"]),
+            TableFormat(**table),
+        )
+
+    def template(self) -> IrregularSeries:
+        """A series of no rows that looks like the training series: `IrregularSeries.from_long(frame, like=...)`."""
+        names, static = self.scaler.channel_names_in_, self.scaler.static_names_in_
+        return IrregularSeries(
+            times=torch.zeros(0, dtype=torch.float64),
+            values=torch.zeros(0, len(names)),
+            offsets=torch.zeros(1, dtype=torch.int64),
+            static=torch.zeros(0, len(static)),
+            ids=np.zeros(0, dtype=object),
+            channel_names=names,
+            static_names=static,
+            roles=tuple("data" for _ in names),
+            format=self.format,
         )

@@ -1,0 +1,38 @@
+"""How commands end: 0 done, 1 failed, 2 wrong use; a paragraph in place of a traceback."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import textwrap
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from .tables import WrongUseError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def ends_well(command: Command) -> Command:
+    """Decorate a command with a `debug` option: its errors become a paragraph and an exit code."""
+
+    @functools.wraps(command)
+    def run(*arguments: Any, **options: Any) -> Any:
+        if options.get("debug"):
+            return command(*arguments, **options)
+        try:
+            return command(*arguments, **options)
+        except WrongUseError as reason:
+            return _end(2, str(reason))
+        except KeyboardInterrupt:
+            return _end(1, "Interrupted; nothing was written.")
+        except Exception as reason:
+            return _end(1, f"{type(reason).__name__}: {reason}")
+
+    return run  # type: ignore[return-value]
+
+
+def _end(code: int, message: str) -> None:
+    print(textwrap.fill(f"neuralcde: {message}", width=100, subsequent_indent="  "), file=sys.stderr)
+    print("  (--debug shows where)", file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,216 @@
+"""`neuralcde fit`: from a long table and labels to a trained, saved model."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import resource
+import time as clock
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import polars
+from cyclopts import Parameter
+from sklearn.model_selection import train_test_split
+
+from ..estimators import NeuralCDEClassifier, NeuralCDERegressor
+from ..series import IrregularSeries
+from .errors import ends_well
+from .options import EstimatorOptions, given, read_config, write_config
+from .tables import WrongUseError, labels_of, need_columns, read_table, write_table
+
+OWN = ("table", "id", "time", "label", "labels", "static", "channels", "task", "test_fraction", "seed", "duplicates")
+
+
+@ends_well
+def fit(
+    table: Path | None = None,
+    *,
+    id: str | None = None,
+    time: str | None = None,
+    label: str | None = None,
+    labels: Path | None = None,
+    static: list[str] | None = None,
+    channels: list[str] | None = None,
+    task: Literal["classification", "regression"] | None = None,
+    out: Path,
+    config: Path | None = None,
+    test_fraction: float | None = None,
+    seed: int | None = None,
+    duplicates: Literal["error", "mean", "last"] | None = None,
+    resume: bool = False,
+    debug: bool = False,
+    options: Annotated[EstimatorOptions, Parameter(name="*")] = None,
+) -> None:
+    """Train a model on a long table of measurements, one row for each series and time.
+
+    Parameters
+    ----------
+    table
+        CSV, Parquet or Arrow file. Empty cells were not observed; rows may come in any order.
+    id
+        Column that says which series a row belongs to.
+    time
+        Column that says when it was observed.
+    label
+        Column with what is to be predicted, one value a series; in --labels if given, else in the table.
+    labels
+        A second table with the id and the label.
+    static
+        Columns with one value a series (age, sex); repeat the option for each.
+    channels
+        Measured columns; by default every other numeric one.
+    task
+        By default classification, and regression where the label has more than 20 different numbers.
+    out
+        Folder for the model, its configuration and its test results.
+    config
+        TOML file of options, such as the config.toml that an earlier run wrote; the command line overrides it.
+    test_fraction
+        Share of the series that is held out to test the model; default 0.2.
+    seed
+        Of the split, the initial weights and the order of the batches; default 0.
+    duplicates
+        What to do with rows of one series at one time; default error.
+    resume
+        Go on from the checkpoint in --out.
+    debug
+        Show where an error happened.
+    options
+        The estimators' parameters.
+    """
+    begun = clock.perf_counter()
+    known = {**(read_config(config) if config else {})}
+    here = {
+        "table": table,
+        "id": id,
+        "time": time,
+        "label": label,
+        "labels": labels,
+        "static": static,
+        "channels": channels,
+        "task": task,
+        "test_fraction": test_fraction,
+        "seed": seed,
+        "duplicates": duplicates,
+    }
+    known |= {
+        name: str(value) if isinstance(value, Path) else value for name, value in here.items() if value is not None
+    }
+    known |= given(options)
+    for name in ("table", "id", "time", "label"):
+        if name not in known:
+            raise WrongUseError(
+                f"{'TABLE' if name == 'table' else '--' + name} is missing; give it, or a --config that has it."
+            )
+    parameters = {name: value for name, value in known.items() if name not in OWN}
+    unknown = set(parameters) - set(inspect.signature(NeuralCDEClassifier.__init__).parameters)
+    if unknown:
+        raise WrongUseError(f"--config {config} has the unknown option {sorted(unknown)[0]}.")
+    series, targets = read_series(known)
+    kind = known.get("task") or ("regression" if _many_numbers(targets) else "classification")
+    if kind == "classification" and len(set(targets.tolist())) < 2:
+        raise WrongUseError(f"--label {known['label']} has one class only, {targets[0]!r}; there is nothing to learn.")
+    chosen = int(known.get("seed", 0))
+    training, test = _split(targets, float(known.get("test_fraction", 0.2)), chosen, stratify=kind == "classification")
+    estimator_class = NeuralCDEClassifier if kind == "classification" else NeuralCDERegressor
+    if kind == "regression":
+        parameters.pop("class_weight", None)
+    parameters.setdefault("verbose", 1)
+    estimator = estimator_class(**parameters | {"random_state": chosen})
+    print(f"{series}\n{kind}: {len(training)} series train, {len(test)} test", flush=True)
+    out.mkdir(parents=True, exist_ok=True)
+    estimator.fit(series[training], targets[training], folder=out / "training", resume=resume)
+    if estimator.interrupted_:
+        print("Interrupted: the best model so far is kept.")
+    estimator.save(out)
+    outputs = estimator._outputs(series[test])
+    metrics = estimator.task_.metrics(outputs, estimator.task_.encode(targets[test]))
+    write_table(
+        prediction_table(estimator, series[test], known["id"], known["label"], truth=targets[test]),
+        out / "test_predictions.csv",
+    )
+    write_config(out / "config.toml", known | {"task": kind})
+    cost = {
+        "seconds": clock.perf_counter() - begun,
+        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "parameters": sum(p.numel() for p in estimator.module_.parameters()),
+        "epochs": len(estimator.history_),
+        "best_epoch": estimator.best_epoch_,
+    }
+    (out / "metrics.json").write_text(json.dumps({"test": metrics, "series": len(test), "cost": cost}, indent=1) + "\n")
+    for name, value in metrics.items():
+        print(f"test {name:20}{value:.4f}")
+    print(f"model: {out}")
+
+
+def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any, Any]]:
+    """The series of the table, and their labels in the same order; the label is never among the channels."""
+    file, id_column, label = Path(known["table"]), known["id"], known["label"]
+    frame = read_table(file)
+    need_columns(frame, file, id=id_column, time=known["time"])
+    if known.get("labels"):
+        other = Path(known["labels"])
+        found = labels_of(read_table(other), other, id=id_column, label=label)
+    else:
+        found = labels_of(frame, file, id=id_column, label=label)
+    for name in (*known.get("static", ()), *known.get("channels", ())):
+        need_columns(frame, file, static=name)
+    if label in frame.columns:
+        frame = frame.drop(label)
+    try:
+        series = IrregularSeries.from_long(
+            frame,
+            id=id_column,
+            time=known["time"],
+            static=[name for name in known.get("static", ()) if name != label],
+            channels=[name for name in known["channels"] if name != label] if known.get("channels") else None,
+            duplicates=known.get("duplicates", "error"),
+        )
+    except (TypeError, ValueError) as reason:
+        raise WrongUseError(f"{file}: {reason}") from reason
+    ids = series.ids.tolist()
+    strangers = set(found) - set(ids)
+    if strangers:
+        raise WrongUseError(
+            f"there are labels for {len(strangers)} ids that the table does not have, e.g. {sorted(map(str, strangers))[0]}."
+        )
+    nameless = [name for name in ids if name not in found]
+    if nameless:
+        raise WrongUseError(
+            f"{len(nameless)} of {len(ids)} series have no label, e.g. {nameless[0]!r}; give them one, or leave them out of the table."
+        )
+    return series, np.asarray([found[name] for name in ids])
+
+
+def prediction_table(
+    estimator: Any, series: IrregularSeries, id_column: str, label: str, truth: Any = None
+) -> polars.DataFrame:
+    """Predictions keyed by id."""
+    columns: dict[str, Any] = {id_column: series.ids.tolist()}
+    if isinstance(estimator, NeuralCDEClassifier):
+        p = estimator.predict_proba(series)
+        columns[label] = estimator.classes_[p.argmax(1)].tolist()
+        columns |= {f"p_{name}": p[:, k].tolist() for k, name in enumerate(estimator.classes_.tolist())}
+    else:
+        columns[label] = estimator.predict(series).tolist()
+    if truth is not None:
+        columns["truth"] = np.asarray(truth).tolist()
+    return polars.DataFrame(columns)
+
+
+def _many_numbers(targets: np.ndarray[Any, Any]) -> bool:
+    return targets.dtype.kind in "iuf" and len(set(targets.tolist())) > 20
+
+
+def _split(targets: np.ndarray[Any, Any], share: float, seed: int, *, stratify: bool) -> tuple[Any, Any]:
+    if not 0 < share < 1:
+        raise WrongUseError(f"--test-fraction must lie between 0 and 1, got {share}.")
+    _, counts = np.unique(targets, return_counts=True)
+    strata = targets if stratify and counts.min() >= 2 and round(share * len(targets)) >= len(counts) else None
+    try:
+        training, test = train_test_split(np.arange(len(targets)), test_size=share, random_state=seed, stratify=strata)
+    except ValueError as reason:
+        raise WrongUseError(f"{len(targets)} series cannot be split: {reason}") from reason
+    return np.sort(training), np.sort(test)

@@ -1,0 +1,55 @@
+"""Options of `neuralcde fit`: the estimators' parameters, from a file, from the command line, and back into a file."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, Literal, get_type_hints
+
+from ..estimators import NeuralCDEClassifier
+from .tables import WrongUseError
+
+TYPES: dict[str, Any] = {"class_weight": Literal["balanced"], "random_state": int}
+
+
+def _options() -> type:
+    """A dataclass of the classifier's parameters, each None until it is given."""
+    hints = get_type_hints(NeuralCDEClassifier.__init__)
+    fields = []
+    for name, parameter in inspect.signature(NeuralCDEClassifier.__init__).parameters.items():
+        if name != "self":
+            kind = TYPES.get(name, hints[name])
+            fields.append((name, kind | None, dataclasses.field(default=None)))
+            assert parameter.default is not inspect.Parameter.empty
+    return dataclasses.make_dataclass("EstimatorOptions", fields, frozen=True)
+
+
+EstimatorOptions: Any = _options()
+
+
+def given(options: Any) -> dict[str, Any]:
+    """What was given on the command line."""
+    return (
+        {}
+        if options is None
+        else {name: value for name, value in dataclasses.asdict(options).items() if value is not None}
+    )
+
+
+def read_config(file: Path) -> dict[str, Any]:
+    """A TOML file of options."""
+    try:
+        return tomllib.loads(file.read_text())
+    except FileNotFoundError:
+        raise WrongUseError(f"--config {file} does not exist.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as reason:
+        raise WrongUseError(f"--config {file} is not TOML: {reason}") from None
+
+
+def write_config(file: Path, config: dict[str, Any]) -> None:
+    """The options as TOML, those of None left out; JSON's strings, numbers, truths and lists are TOML's."""
+    lines = [f"{name} = {json.dumps(value)}" for name, value in config.items() if value is not None]
+    file.write_text("\n".join(lines) + "\n")
