@@ -24,7 +24,9 @@ def _options() -> type:
             kind = TYPES.get(name, hints[name])
             fields.append((name, kind | None, dataclasses.field(default=None)))
             assert parameter.default is not inspect.Parameter.empty
-    return dataclasses.make_dataclass("EstimatorOptions", fields, frozen=True)
+    made = dataclasses.make_dataclass("EstimatorOptions", fields, frozen=True)
+    made.__module__ = __name__  # cyclopts takes a class of the module `types` for a plain value
+    return made
 
 
 EstimatorOptions: Any = _options()

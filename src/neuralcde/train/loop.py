@@ -144,7 +144,7 @@ def _epoch(
         optimizer.zero_grad(set_to_none=True)
         try:
             loss = task.loss(model(path, at=at), targets)
-            value = float(loss)
+            value = float(loss.detach())
         except SolveError as explosion:
             value, trouble = math.nan, str(explosion)
         else:
