@@ -410,7 +410,8 @@ class Solver {
             for (int s = 0; s < stages; ++s)
                 for (int i = 0; i < count; ++i) to_k[s * count + i] = static_cast<Real>(b[s]) * g[i];
             V *w[most_stages], *gw[most_stages];
-            if (p.coefficient_gradient) std::fill(piece_gradient.data(), piece_gradient.data() + piece_gradient.size(), V{});
+            const bool to_path = p.coefficient_gradient && p.flow.input;  // a flow that does not see X says nothing about it
+            if (to_path) std::fill(piece_gradient.data(), piece_gradient.data() + piece_gradient.size(), V{});
             for (int s = stages; s-- > 0;) {
                 w[s] = work[s].data(), gw[s] = work_gradient[s].data();
                 V* out = gw[s] + p.flow.output * registers;
@@ -418,8 +419,8 @@ class Solver {
                     const V k = to_k[s * count + i];
                     out[i] = moving[i % registers] ? (p.controlled ? k : k * duration[i % registers]) : V{};
                 }
-                solver.flow.pull_back(w[s], gw[s], p.coefficient_gradient != nullptr);
-                if (p.coefficient_gradient) add_piece_gradient(s, gw[s] + count);
+                solver.flow.pull_back(w[s], gw[s], to_path);
+                if (to_path) add_piece_gradient(s, gw[s] + count);
                 for (int i = 0; i < count; ++i) {
                     const V y = moving[i % registers] ? gw[s][i] : V{};
                     g[i] += y;
@@ -430,7 +431,7 @@ class Solver {
                 }
             }
             solver.flow.add_to(flow_sums, w, gw, stages);
-            if (!p.coefficient_gradient) return;
+            if (!to_path) return;
             const int64_t size = p.powers * p.channels;
             for (int j = 0; j < width; ++j) {
                 const Lane& l = lane[j];

@@ -103,5 +103,5 @@ class JumpModel(PathModel):
             wanted = f"{self.data} data channels and {self.data if self.intensity else 0} counts"
             raise ValueError(
                 f"{type(self).__name__}(intensity={self.intensity}) needs a path with {wanted}, but it has {data} and {counts}; "
-                'counts come from series.with_channels(counts="per_channel").'
+                'counts come from series.with_channels(counts="per_channel"), and intensity=True uses them.'
             )

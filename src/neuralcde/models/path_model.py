@@ -87,9 +87,10 @@ class PathModel(nn.Module):
 
         Rows are those of `path.series`: read them with `path.series.offsets`. Times are (k,) shared or (series, k).
         """
+        self._check(path)
         if at is None:
             if self.pool == "last":
-                end = path.interval[:, 1:].detach()
+                end = path.interval[:, 1:]
                 return self._outputs(self.features(self.solve(path).last[:, None], path, end)[:, 0])
             states = self.solve(path, save="knots").at_knots
             return self._outputs(mean_over_time(self.features_at_rows(states, path), path))
@@ -141,7 +142,7 @@ class PathModel(nn.Module):
         if path.channels != self.channels:
             raise ValueError(
                 f"{name} was made for {self.channels} channels, but the path has {path.channels}: "
-                f"{', '.join(path.series.channel_names[:8])}{', ...' if path.channels > 8 else ''}."
+                f"{', '.join(path.series.channel_names[:8])}{', ...' if path.channels > 8 else ''}; make it {name}(channels=path.channels, ...)."
             )
         if self.time_channel and "time" not in path.series.roles:
             raise ValueError(
@@ -149,7 +150,9 @@ class PathModel(nn.Module):
             )
         features = path.series.static.shape[1]
         if self.static and features != self.static:
-            raise ValueError(f"{name} was made for {self.static} static features, but the series have {features}.")
+            raise ValueError(
+                f"{name} was made for {self.static} static features, but the series have {features}; make it {name}(..., static={features})."
+            )
         parameter = self.readout.weight
         if parameter.dtype != path.dtype or parameter.device != path.device:
             raise ValueError(
@@ -160,7 +163,7 @@ class PathModel(nn.Module):
 
 def mean_over_time(states: Float[Tensor, "rows features"], path: ControlPath) -> Float[Tensor, "series features"]:
     r"""$\frac{1}{t_n - t_0} \int z \, \mathrm{d}t$ by the trapezoidal rule between rows; z itself for a series of one row."""
-    offsets, times = path.series.offsets, path.knots.detach()
+    offsets, times = path.series.offsets, path.knots
     first, last = offsets[:-1], offsets[1:] - 1
     gap = times.diff().index_fill(0, last[:-1], 0.0) / 2 if len(times) else times
     weight = torch.nn.functional.pad(gap, (0, 1)) + torch.nn.functional.pad(gap, (1, 0)) if len(times) else times
