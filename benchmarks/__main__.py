@@ -1,4 +1,4 @@
-"""Run the benchmarks named on the command line, or all of them."""
+"""Run the benchmarks named on the command line, or all of them: `python -m benchmarks [paths|solve|models] [table ...]`."""
 
 import sys
 
@@ -7,5 +7,5 @@ from . import models, paths, solve
 BENCHMARKS = {"paths": paths.main, "solve": solve.main, "models": models.main}
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or BENCHMARKS:
-        BENCHMARKS[name]()
+    for name in sys.argv[1:2] or BENCHMARKS:
+        BENCHMARKS[name](sys.argv[2:])

@@ -150,11 +150,10 @@ class EagerODERNN(nn.Module):
         return self.readout(z)
 
 
-def main() -> None:
-    results: dict[str, object] = {}
-    for name, table in (("speed", speed), ("costs", costs), ("rank", rank), ("memory", memory)):
-        results[name] = table()
-        save("models", results)
+def main(chosen: list[str]) -> None:
+    tables = {"speed": speed, "costs": costs, "rank": rank, "memory": memory}
+    for name in chosen or tables:
+        save("models", {name: tables[name]()})
 
 
 def padded(setting: Setting) -> Tensor:

@@ -19,14 +19,10 @@ from .measure import medians, once, save, show
 STEPS, CHANNELS, MISSING = 72, 34, 0.9
 
 
-def main() -> None:
-    results = {
-        "missing": missing_values(),
-        "complete": complete_data(),
-        "sepsis": whole_sepsis(),
-        "table": long_table(),
-    }
-    save("paths", results)
+def main(chosen: list[str]) -> None:
+    tables = {"missing": missing_values, "complete": complete_data, "sepsis": whole_sepsis, "table": long_table}
+    for name in chosen or tables:
+        save("paths", {name: tables[name]()})
 
 
 def missing_values() -> list[dict[str, object]]:

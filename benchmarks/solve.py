@@ -156,19 +156,17 @@ class Diffrax:
         self.train: Callable[[], object] = lambda: jax.block_until_ready(gradient(weights))
 
 
-def main() -> None:
-    results: dict[str, object] = {}
-    for name, table in (
-        ("peers", peers),
-        ("rate", rate),
-        ("threads", threads),
-        ("growth", growth),
-        ("ragged", ragged),
-        ("memory", memory),
-    ):
-        results[name] = table()
-        save("solve", results)
-    plot(results)
+def main(chosen: list[str]) -> None:
+    tables = {
+        "peers": peers,
+        "rate": rate,
+        "threads": threads,
+        "growth": growth,
+        "ragged": ragged,
+        "memory": memory,
+    }
+    for name in chosen or tables:
+        save("solve", {name: tables[name]()})
 
 
 def matrix_product() -> Callable[[], object]:
@@ -306,6 +304,7 @@ def growth() -> list[dict[str, object]]:
                 }
             )
     show("Cost as one size grows (the last column is flat where cost is linear)", rows)
+    plot(rows)
     return rows
 
 
@@ -372,14 +371,12 @@ def measure_memory(method: str, steps: int) -> None:
     print(json.dumps(peak_megabytes(contestant.train)))
 
 
-def plot(results: dict[str, object]) -> None:
+def plot(rows: list[dict[str, object]]) -> None:
     import matplotlib
 
     matplotlib.use("agg")
     from matplotlib import pyplot
 
-    rows = results["growth"]
-    assert isinstance(rows, list)
     figure, panels = pyplot.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
     for axes, what in zip(panels, ("steps", "batch", "width"), strict=True):
         part = [row for row in rows if row["grows"] == what]

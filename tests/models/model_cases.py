@@ -106,6 +106,6 @@ class ModelCase:
 def gradients_of(out, leaves):
     """The gradient of a fixed linear function of the outputs to every leaf, zeros where there is none."""
     weights = torch.linspace(-1, 2, out.numel(), dtype=torch.float64).cos().reshape(out.shape).to(out.dtype)
-    found = torch.autograd.grad((out * weights).sum(), list(leaves.values()), allow_unused=True)
+    found = torch.autograd.grad((out * weights).sum(), list(leaves.values()), allow_unused=True, retain_graph=True)
     given = zip(leaves.items(), found, strict=True)
     return {name: torch.zeros_like(x) if g is None else g for (name, x), g in given}

@@ -34,7 +34,7 @@ def ragged(draw):
     intensity=st.booleans(),
     outputs=st.integers(1, 3),
 )
-@settings(max_examples=80)
+@settings(max_examples=60)
 def test_outputs_are_finite_and_of_the_right_shape(series, kind, scheme, intensity, outputs):
     path = path_of(series, scheme=scheme, intensity=intensity)
     features = series.static.shape[1]

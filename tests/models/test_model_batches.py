@@ -51,7 +51,7 @@ def test_outputs_alone_or_in_a_batch(kind, output, engine):
     together = outputs_of(model, path, output)
     order = torch.randperm(len(path)).tolist()
     shuffled = outputs_of(model, path[order], output)
-    for place, i in list(enumerate(order))[:3]:
+    for place, i in list(enumerate(order))[:2]:
         own, other = (rows_of(path, i), rows_of(path[order], place)) if output == "knots" else (i, place)
         alone = outputs_of(model, path[i], output).reshape(together[own].shape)
         torch.testing.assert_close(alone, together[own], rtol=1e-13, atol=1e-13)
