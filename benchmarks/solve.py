@@ -376,14 +376,24 @@ def plot(rows: list[dict[str, object]]) -> None:
 
     matplotlib.use("agg")
     from matplotlib import pyplot
+    from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
-    figure, panels = pyplot.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
+    figure, panels = pyplot.subplots(1, 3, figsize=(11, 3.6), layout="constrained")
     for axes, what in zip(panels, ("steps", "batch", "width"), strict=True):
         part = [row for row in rows if row["grows"] == what]
-        axes.plot([row["value"] for row in part], [row["ms"] for row in part], "o-", color="#1f6f8b")
+        values, times = [row["value"] for row in part], [row["ms"] for row in part]
+        work = [dataclasses.replace(CHARACTERS, **{what: value}).products(4) for value in values]
+        axes.plot(values, times, "o-", color="#1f6f8b", label="measured")
+        axes.plot(values, [times[-1] * w / work[-1] for w in work], "--", color="#999999", label="its operations")
         axes.set(xscale="log", yscale="log", xlabel=what, ylabel="ms, forward and backward" if what == "steps" else "")
-        axes.grid(alpha=0.3, which="both")
-    figure.suptitle("Cost of a training solve (CharacterTrajectories size)")
+        axes.set_xticks(values, [str(value) for value in values])
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda ms, _: f"{ms:g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.set_yticks([ms for ms in (5, 10, 20, 50, 100, 200) if min(times) * 0.7 < ms < max(times) * 1.4])
+        axes.grid(alpha=0.3)
+    panels[0].legend(frameon=False)
+    figure.suptitle("Cost of a training solve (CharacterTrajectories size) grows as its operations do")
     RESULTS.mkdir(exist_ok=True)
     figure.savefig(RESULTS / "solve.png", dpi=120)
     print(f"picture: {RESULTS / 'solve.png'}")

@@ -1,7 +1,6 @@
 """Every model on the native engine against the same model on plain torch: outputs and all gradients."""
 
 import pytest
-import torch
 from model_cases import OUTPUTS, VARIANTS, ModelCase
 
 from neuralcde._native import kernels
@@ -17,8 +16,6 @@ def compare(monkeypatch, case, output):
     for engine in ("native", "torch"):
         on_engine(monkeypatch, engine)
         results[engine] = case.gradients(output)
-        with torch.no_grad():
-            assert ran_on(case.model.solve(case.path()), engine)
     assert largest_difference(results["native"], results["torch"]) < 1e-10
     assert [name for name, gradient in results["torch"].items() if not gradient.any()] == []
 
@@ -29,6 +26,16 @@ def compare(monkeypatch, case, output):
 def test_every_output_of_every_model(kind, intensity, output, monkeypatch):
     chosen = LONGER if output == "shared times" else slice(None)
     compare(monkeypatch, ModelCase(kind, intensity=intensity, chosen=chosen), output)
+
+
+@pytest.mark.parametrize("intensity", [False, True], ids=["values", "intensity"])
+@pytest.mark.parametrize("kind", VARIANTS)
+def test_both_engines_run(kind, intensity, monkeypatch):
+    """So that the other tests here can fail."""
+    case = ModelCase(kind, intensity=intensity)
+    for engine in ("native", "torch"):
+        on_engine(monkeypatch, engine)
+        assert ran_on(case.model.solve(case.path()), engine)
 
 
 @pytest.mark.parametrize("scheme", ["natural_cubic", "hermite", "rectilinear"])

@@ -18,7 +18,7 @@ from torch import Tensor
 from ..models import GRUD, GRUODE, ODERNN, GRUDeltaT, NeuralCDE, PathModel
 from ..paths import PathDataset
 from ..series import IrregularSeries
-from ..solve import AtKnots
+from ..solve import AtKnots, FixedSteps
 from ..tasks import Task
 from ..train import TrainingSettings, outputs_of, train
 from .inputs import as_series, as_targets
@@ -217,7 +217,8 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         outputs = self.task_.outputs
         if self.model == "neural_cde":
             return NeuralCDE(channels, outputs, width=self.width, depth=self.depth, **shared)
-        if self.model == "gru_ode":
+        if self.model == "gru_ode":  # explicit steps must be short against its decay
+            shared["steps"] = FixedSteps(1.0 / self.substeps)
             return GRUODE(channels, outputs, **shared)
         shared["intensity"] = self.preparation_.intensity
         if self.model == "ode_rnn":

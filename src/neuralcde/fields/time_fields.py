@@ -15,7 +15,7 @@ class GRUODEField(nn.Module):
     $$r = \sigma(W_r X + U_r z + b_r), \quad s = \sigma(W_s X + U_s z + b_s), \quad
       g = \tanh(W_g X + U_g (r \odot z) + b_g), \quad h(z, X) = (1 - s) \odot (g - z)$$
 
-    The flow pulls every entry of z towards g, so that z stays within [-1, 1] once it is there.
+    The exact flow pulls every entry of z towards g, so that z stays within [-1, 1] once it is there; so do short steps.
 
     Parameters
     ----------

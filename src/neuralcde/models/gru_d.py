@@ -41,7 +41,11 @@ class GRUD(JumpModel):
         if self.variant == "standard":
             self.fade = nn.ParameterDict({"weight": torch.zeros(self.data), "bias": torch.zeros(self.data)})
             nn.init.uniform_(self.fade["weight"], -1.0, 1.0)
-        means = torch.zeros(self.data) if means is None else torch.as_tensor(means, dtype=torch.get_default_dtype())
+        means = (
+            torch.zeros(self.data)
+            if means is None
+            else torch.as_tensor(means).detach().to(torch.get_default_dtype(), copy=True)
+        )
         if means.shape != (self.data,):
             raise ValueError(f"means must be {self.data} numbers, one a data channel, got shape {tuple(means.shape)}.")
         self.register_buffer("means", means)

@@ -18,11 +18,14 @@ class GRUODE(PathModel):
 
     Parameters
     ----------
-    channels, outputs, hidden, static, pool, time_channel, solver, steps, gradient
+    channels, outputs, hidden, static, pool, time_channel, solver, gradient
         As in `PathModel`.
     variant
         "standard": the output is read off z. "paper": off [X, z], as the released code has it. (That code also starts X at 0 and
-        clamps z inside the field; here h sees X as it is, and the flow keeps z within [-1, 1] by itself.)
+        clamps z inside the field; here h sees X as it is, and the exact flow keeps z within [-1, 1] by itself.)
+    steps
+        The flow decays like exp(-t): an explicit solver needs steps below about 2.8 units of time (rk4). Scale times, or take
+        `FixedSteps(1.0)`.
     initial
         "zero" (the default without static features), "static" (the default with them), "linear", "both".
     """
@@ -48,7 +51,7 @@ class GRUODE(PathModel):
             outputs,
             hidden=hidden,
             static=static,
-            initial=initial or ("static" if static else "zero"),
+            initial=("static" if static else "zero") if initial is None else initial,
             pool=pool,
             time_channel=time_channel,
             solver=solver,

@@ -63,7 +63,7 @@ class JumpModel(PathModel):
             outputs,
             hidden=hidden,
             static=static,
-            initial=initial or ("static" if static else "zero"),
+            initial=("static" if static else "zero") if initial is None else initial,
             pool=pool,
             time_channel=time_channel,
             solver=solver,

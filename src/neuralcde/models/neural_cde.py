@@ -65,7 +65,7 @@ class NeuralCDE(PathModel):
             outputs,
             hidden=hidden,
             static=static,
-            initial=initial or ("both" if static else "linear"),
+            initial=("both" if static else "linear") if initial is None else initial,
             pool=pool,
             time_channel=time_channel,
             solver=solver,

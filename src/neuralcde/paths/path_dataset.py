@@ -80,6 +80,8 @@ class PathDataset(Dataset[Any]):
 
     def loader(self, batch_size: int = 32, *, shuffle: bool = False, **options: Any) -> DataLoader[Any]:
         """A `DataLoader` of batches: a path, or a pair of path and targets; options as there."""
+        if not shuffle:  # a DataLoader draws a number in any case: not from the global generator
+            options.setdefault("generator", torch.Generator())
         return DataLoader(self, batch_size=batch_size, shuffle=shuffle, collate_fn=_as_it_is, **options)
 
 

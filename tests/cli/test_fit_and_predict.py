@@ -1,0 +1,158 @@
+"""The command line as a user meets it: fit, predict, and what it says about bad input."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+COMMAND = str(Path(sys.executable).parent / "neuralcde")
+SMALL = ["--max-epochs", "3", "--hidden", "6", "--width", "6", "--verbose", "0"]
+
+
+def run(*arguments):
+    return subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """A long table in random order with empty cells."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for k in range(40):
+        for t in np.sort(rng.uniform(0, 9, 8)).round(4):
+            x = float(np.sin(t * (1 + k % 2))) if rng.random() < 0.7 else None
+            rows.append((f"s{k}", t, x, float(rng.normal()), 30 + k % 9, ["ill", "well"][k % 2]))
+    frame = pl.DataFrame(rows, schema=["stay", "hour", "pulse", "noise", "age", "outcome"], orient="row")
+    file = tmp_path_factory.mktemp("data") / "vitals.csv"
+    frame.sample(fraction=1, shuffle=True, seed=0).write_csv(file)
+    return file
+
+
+@pytest.fixture(scope="module")
+def model(table):
+    out = table.parent / "model"
+    names = ["--id", "stay", "--time", "hour", "--label", "outcome", "--static", "age"]
+    done = run("fit", table, *names, "--out", out, *SMALL)
+    assert done.returncode == 0, done.stderr
+    assert "test auroc" in done.stdout
+    return out
+
+
+def test_what_fit_leaves_behind(model):
+    names = {path.name for path in model.iterdir()}
+    assert names >= {
+        "config.json",
+        "config.toml",
+        "metrics.json",
+        "model.safetensors",
+        "preprocess.json",
+        "test_predictions.csv",
+    }
+    metrics = json.loads((model / "metrics.json").read_text())
+    assert set(metrics["test"]) == {"auroc", "average_precision", "accuracy", "log_loss"}
+    assert metrics["cost"]["parameters"] > 100
+    preprocess = json.loads((model / "preprocess.json").read_text())
+    assert preprocess["scaler"]["channel_names_in_"] == ["pulse", "noise"]  # the label is not among them
+
+
+def test_predictions_are_keyed_by_id(model, table):
+    done = run("predict", model, table)
+    assert done.returncode == 0, done.stderr
+    found = pl.read_csv(done.stdout.encode())
+    assert found.columns == ["stay", "outcome", "p_ill", "p_well"]
+    assert set(found["stay"]) == {f"s{k}" for k in range(40)}
+    out = model.parent / "risk.parquet"
+    assert run("predict", model, table, "--out", out).returncode == 0
+    np.testing.assert_allclose(pl.read_parquet(out)["p_ill"], found["p_ill"])
+    kept = pl.read_csv(model / "test_predictions.csv").join(found, on="stay")
+    np.testing.assert_allclose(kept["p_ill"], kept["p_ill_right"], atol=1e-6)
+
+
+def test_a_written_configuration_repeats_the_run(model):
+    again = model.parent / "again"
+    done = run("fit", "--config", model / "config.toml", "--out", again)
+    assert done.returncode == 0, done.stderr
+    assert (again / "model.safetensors").read_bytes() == (model / "model.safetensors").read_bytes()
+    changed = run("fit", "--config", model / "config.toml", "--out", model.parent / "other", "--hidden", "5")
+    assert changed.returncode == 0, changed.stderr
+    assert "hidden = 5" in (model.parent / "other" / "config.toml").read_text()
+
+
+def test_labels_from_a_second_table(table):
+    frame = pl.read_csv(table)
+    labels = table.parent / "labels.csv"
+    frame.select("stay", "outcome").unique().write_csv(labels)
+    vitals = table.parent / "only_vitals.parquet"
+    frame.drop("outcome").write_parquet(vitals)
+    names = ["--id", "stay", "--time", "hour", "--label", "outcome", "--labels", labels]
+    assert run("fit", vitals, *names, "--out", table.parent / "second", *SMALL).returncode == 0
+    pl.read_csv(labels).head(39).write_csv(labels)
+    done = run("fit", vitals, *names, "--out", table.parent / "third", *SMALL)
+    assert done.returncode == 2
+    assert "1 of 40 series have no label" in done.stderr
+    pl.concat([frame.select("stay", "outcome").unique(), pl.DataFrame({"stay": ["zz"], "outcome": ["ill"]})]).write_csv(
+        labels
+    )
+    done = run("fit", vitals, *names, "--out", table.parent / "third", *SMALL)
+    assert done.returncode == 2
+    assert "labels for 1 ids that the table does not have, e.g. zz" in " ".join(done.stderr.split())
+
+
+def spoilt(table, name, change):
+    file = table.parent / f"{name}.csv"
+    change(pl.read_csv(table)).write_csv(file)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("one_class", lambda f: f.with_columns(outcome=pl.lit("ill")), "one class only, 'ill'"),
+        ("text", lambda f: f.with_columns(hour=pl.lit("late")), "hour"),
+        ("twice", lambda f: pl.concat([f, f]), "duplicates="),
+        (
+            "two_labels",
+            lambda f: f.with_columns(outcome=pl.Series(["ill", "well"] * (f.height // 2))),
+            "more than one value",
+        ),
+        ("no_rows", lambda f: f.head(0), "has no rows"),
+    ],
+)
+def test_bad_tables_end_with_2_and_a_paragraph(table, name, change, message):
+    file = spoilt(table, name, change)
+    done = run(
+        "fit", file, "--id", "stay", "--time", "hour", "--label", "outcome", "--out", table.parent / "bad", *SMALL
+    )
+    assert done.returncode == 2, done.stderr
+    assert message in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert not (table.parent / "bad").exists()
+
+
+def test_wrong_use(table, tmp_path):
+    names = ["--time", "hour", "--label", "outcome", "--out", tmp_path / "bad"]
+    for arguments, message in (
+        (["fit", tmp_path / "none.csv", "--id", "stay", *names], "does not exist"),
+        (["fit", table, "--id", "stai", *names], "--id stai: "),
+        (["fit", table, *names], "--id is missing"),
+        (["fit", table, "--id", "stay", *names, "--nonsense", "3"], "--nonsense"),
+        (["predict", tmp_path, table], "was not written by neuralcde"),
+    ):
+        done = run(*arguments)
+        assert done.returncode == 2, done.stderr
+        assert message in " ".join((done.stderr + done.stdout).split())
+    (tmp_path / "empty.csv").write_text("")
+    done = run("fit", tmp_path / "empty.csv", "--id", "stay", *names)
+    assert done.returncode == 2
+    assert "is empty" in done.stderr
+
+
+def test_a_channel_without_a_value_and_unsorted_rows_work(table):
+    file = spoilt(table, "hollow", lambda f: f.with_columns(hollow=pl.lit(None, dtype=pl.Float64)).sort("noise"))
+    names = ["--id", "stay", "--time", "hour", "--label", "outcome", "--channels", "pulse", "--channels", "hollow"]
+    done = run("fit", file, *names, "--out", table.parent / "hollow", *SMALL)
+    assert done.returncode == 0, done.stderr

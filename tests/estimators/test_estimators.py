@@ -1,0 +1,181 @@
+"""The estimators: any kind of input, scikit-learn's tools, saving without pickle."""
+
+import json
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import load_file
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+
+import neuralcde as nc
+
+FAST = {"max_epochs": 15, "hidden": 6, "width": 8, "depth": 1, "learning_rate": 1e-2, "random_state": 0}
+
+
+def oscillations(count=40, seed=0):
+    """A long table of slow and fast oscillations with gaps, a missing static number and a static text."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for k in range(count):
+        times = np.sort(rng.uniform(0, 8, 14))
+        for t in times:
+            a = np.sin(t * (1 + k % 2)) if rng.random() < 0.7 else np.nan
+            rows.append((f"s{k}", t, a, rng.normal(), np.nan if k % 5 == 0 else 40.0 + k % 7, ["a", "b", None][k % 3]))
+    frame = pd.DataFrame(rows, columns=["id", "t", "x", "noise", "age", "ward"])
+    y = {f"s{k}": ["slow", "fast"][k % 2] for k in range(count)}
+    return nc.IrregularSeries.from_long(frame, id="id", time="t", static=["age", "ward"]), y
+
+
+SERIES, LABELS = oscillations()
+Y = np.array([LABELS[name] for name in SERIES.ids.tolist()])
+
+
+@pytest.mark.parametrize("model", ["neural_cde", "gru_ode", "gru_dt", "gru_d", "ode_rnn"])
+def test_every_model_fits_and_predicts(model):
+    clf = nc.NeuralCDEClassifier(model, **{**FAST, "max_epochs": 50}).fit(SERIES, Y)
+    p = clf.predict_proba(SERIES)
+    assert p.shape == (40, 2)
+    np.testing.assert_allclose(p.sum(1), 1, atol=1e-12)
+    assert clf.classes_.tolist() == ["fast", "slow"]
+    assert clf.score(SERIES, Y) > 0.7
+    assert clf.module_.solve(clf._dataset(SERIES).source).stats.engine.startswith(("native", "torch: no native"))
+
+
+def test_labels_by_id_and_by_position_are_the_same():
+    shuffled = pd.Series(LABELS).sample(frac=1, random_state=0)
+    ways = [nc.NeuralCDEClassifier(**FAST).fit(SERIES, y).predict_proba(SERIES) for y in (Y, LABELS, shuffled)]
+    np.testing.assert_array_equal(ways[0], ways[1])
+    np.testing.assert_array_equal(ways[0], ways[2])
+    with pytest.raises(ValueError, match=r"no target for 1 of 40 series, e\.g\. 's0'"):
+        nc.NeuralCDEClassifier(**FAST).fit(SERIES, {k: v for k, v in LABELS.items() if k != "s0"})
+
+
+def test_arrays_of_two_and_three_dimensions():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 8, 2)).cumsum(1)
+    X[rng.random(X.shape) < 0.2] = np.nan
+    y = (np.nan_to_num(X[:, :, 0]).sum(1) > 0).astype(int)
+    assert nc.NeuralCDEClassifier(**FAST).fit(X, y).predict(X).shape == (30,)
+    assert nc.NeuralCDEClassifier(**FAST).fit(X[:, :, 0], y).predict(X[:, :, 0]).shape == (30,)
+    numbers = nc.NeuralCDERegressor(**FAST).fit(X, np.stack([y, 2.0 * y], 1))
+    assert numbers.predict(X).shape == (30, 2)
+
+
+def test_multilabel():
+    y = np.stack([Y == "slow", np.arange(40) % 3 == 0], 1).astype(int)
+    clf = nc.NeuralCDEClassifier(**FAST, class_weight="balanced").fit(SERIES, y)
+    assert clf.predict(SERIES).shape == clf.predict_proba(SERIES).shape == (40, 2)
+
+
+def test_predictions_over_time_use_the_past_alone():
+    clf = nc.NeuralCDEClassifier(**FAST).fit(SERIES, Y)
+    low, high = SERIES.times[SERIES.offsets[:-1]], SERIES.times[SERIES.offsets[1:] - 1]
+    p = clf.predict_proba_at(SERIES, np.stack([low, high], 1))
+    assert p.shape == (40, 2, 2)
+    np.testing.assert_allclose(p[:, 1], clf.predict_proba(SERIES), atol=1e-5)
+    with pytest.raises(ValueError, match="lies outside series"):
+        clf.predict_proba_at(SERIES, [100.0])
+
+
+def test_the_seed_decides_and_the_global_generator_is_left_alone():
+    torch.manual_seed(3)
+    before = torch.random.get_rng_state()
+    a = nc.NeuralCDEClassifier(**FAST).fit(SERIES, Y).predict_proba(SERIES)
+    assert torch.equal(before, torch.random.get_rng_state())
+    np.testing.assert_array_equal(a, nc.NeuralCDEClassifier(**FAST).fit(SERIES, Y).predict_proba(SERIES))
+    other = nc.NeuralCDEClassifier(**{**FAST, "random_state": 1}).fit(SERIES, Y).predict_proba(SERIES)
+    assert not np.array_equal(a, other)
+
+
+def test_scikit_learn_tools_take_series():
+    quick = {**FAST, "max_epochs": 3}
+    clf = nc.NeuralCDEClassifier(**quick)
+    assert cross_val_score(clf, SERIES, Y, cv=2).shape == (2,)
+    search = GridSearchCV(clf, {"hidden": [4, 6]}, cv=2).fit(SERIES, Y)
+    assert search.best_params_["hidden"] in (4, 6)
+    assert make_pipeline(clone(clf)).fit(SERIES, Y).predict(SERIES).shape == (40,)
+    assert CalibratedClassifierCV(clf, cv=2).fit(SERIES, Y).predict_proba(SERIES).shape == (40, 2)
+
+
+@pytest.mark.parametrize("kind", ["classifier", "regressor", "multilabel"])
+def test_saved_then_loaded_predicts_the_same_bits(kind, tmp_path):
+    if kind == "regressor":
+        fitted = nc.NeuralCDERegressor(**FAST).fit(SERIES, np.arange(40.0))
+    else:
+        y = Y if kind == "classifier" else np.stack([Y == "slow", Y == "fast"], 1).astype(int)
+        fitted = nc.NeuralCDEClassifier(**FAST).fit(SERIES, y)
+    fitted.save(tmp_path / "model")
+    assert sorted(p.name for p in (tmp_path / "model").iterdir()) == [
+        "config.json",
+        "model.safetensors",
+        "preprocess.json",
+    ]
+    for again in (nc.load(tmp_path / "model"), pickle.loads(pickle.dumps(fitted))):
+        np.testing.assert_array_equal(again.predict(SERIES), fitted.predict(SERIES))
+        assert again.get_params() == fitted.get_params()
+        if kind != "regressor":
+            np.testing.assert_array_equal(again.predict_proba(SERIES), fitted.predict_proba(SERIES))
+    new, _ = oscillations(5, seed=9)
+    template = nc.load(tmp_path / "model").preparation_.template()
+    read = nc.IrregularSeries.from_long(new.to_long(), like=template)
+    np.testing.assert_array_equal(fitted.predict(read), fitted.predict(new))
+
+
+@pytest.mark.parametrize("name", ["config.json", "preprocess.json", "model.safetensors"])
+@pytest.mark.parametrize("damage", ["missing", "truncated", "nonsense"])
+def test_a_damaged_folder_is_named(name, damage, tmp_path):
+    fitted = nc.NeuralCDEClassifier(**{**FAST, "max_epochs": 1}).fit(SERIES, Y)
+    fitted.save(tmp_path)
+    file = tmp_path / name
+    content = file.read_bytes()
+    if damage == "missing":
+        file.unlink()
+        with pytest.raises(FileNotFoundError, match=name):
+            nc.load(tmp_path)
+        return
+    file.write_bytes(content[: len(content) // 2] if damage == "truncated" else b"\x80\x04cos\nsystem\n")
+    with pytest.raises(ValueError, match="damaged"):
+        nc.load(tmp_path)
+
+
+def test_foreign_and_newer_folders(tmp_path):
+    fitted = nc.NeuralCDEClassifier(**{**FAST, "max_epochs": 1}).fit(SERIES, Y)
+    fitted.save(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"format": 99}))
+    with pytest.raises(ValueError, match="newer format"):
+        nc.load(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"some": "model"}))
+    with pytest.raises(ValueError, match="does not hold an estimator of neuralcde"):
+        nc.load(tmp_path)
+
+
+def test_a_full_disk_leaves_the_old_model(tmp_path, monkeypatch):
+    fitted = nc.NeuralCDEClassifier(**{**FAST, "max_epochs": 1}).fit(SERIES, Y)
+    fitted.save(tmp_path / "model")
+    before = load_file(tmp_path / "model" / "model.safetensors")
+    other = nc.NeuralCDEClassifier(**{**FAST, "max_epochs": 1, "random_state": 5}).fit(SERIES, Y)
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("neuralcde.estimators.saving.save_file", full)
+    with pytest.raises(OSError, match="No space"):
+        other.save(tmp_path / "model")
+    after = load_file(tmp_path / "model" / "model.safetensors")
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+def test_wrong_parameters_are_named():
+    for name, value in (("model", "lstm"), ("path", "spline"), ("validation_fraction", 1.5), ("max_epochs", 0)):
+        with pytest.raises(ValueError, match=name):
+            nc.NeuralCDEClassifier(**{**FAST, name: value}).fit(SERIES, Y)
+    with pytest.raises(ValueError, match="only one class"):
+        nc.NeuralCDEClassifier(**FAST).fit(SERIES, ["a"] * 40)

@@ -1,0 +1,223 @@
+"""The training loop: it learns, repeats itself to the bit, resumes after a kill, stops early, and says what went wrong."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+
+import pytest
+import torch
+
+import neuralcde as nc
+from neuralcde.tasks import classification_task, regression_task
+from neuralcde.train import TrainingError, TrainingSettings, outputs_of, train
+from neuralcde.train.checkpoints import write_atomically
+from neuralcde.train.loop import penalised
+
+
+def problem(count=60, seed=0):
+    """Slow and fast oscillations, at random times."""
+    generator = torch.Generator().manual_seed(seed)
+    pairs = []
+    for k in range(count):
+        times = torch.rand(12, generator=generator, dtype=torch.float64).cumsum(0)
+        pairs.append((times, torch.sin(times * (1 + k % 2) * 1.5)[:, None]))
+    series = nc.IrregularSeries.from_list(pairs).with_channels()
+    y = [["slow", "fast"][k % 2] for k in range(count)]
+    task = classification_task(y)
+    return task, nc.PathDataset(nc.linear(series), task.encode(y))
+
+
+def fitted(settings, folder=None, resume=False, validation=True):
+    task, data = problem()
+    torch.manual_seed(1)
+    model = nc.NeuralCDE(2, task.outputs, hidden=6, width=8, depth=1)
+    result = train(
+        model, task, data, problem(30, seed=5)[1] if validation else None, settings, folder=folder, resume=resume
+    )
+    return model, result
+
+
+def same_weights(a, b):
+    return all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
+
+
+SETTINGS = TrainingSettings(max_epochs=6, batch_size=8, learning_rate=1e-2, average=0.9, channel_dropout=0.1, verbose=0)
+
+
+def test_it_learns_and_keeps_the_best_epoch():
+    model, result = fitted(replace(SETTINGS, max_epochs=25, channel_dropout=0.0))
+    best = max(row["validation_auroc"] for row in result.history)
+    assert best > 0.9
+    assert result.history[result.best_epoch]["validation_auroc"] == best
+    task, judge = problem(30, seed=5)
+    assert task.metrics(*outputs_of(model, judge))["auroc"] == best
+
+
+def test_the_same_seed_gives_the_same_model_twice():
+    (a, first), (b, second) = fitted(SETTINGS), fitted(SETTINGS)
+    assert same_weights(a, b)
+    without_time = [[{k: v for k, v in row.items() if k != "seconds"} for row in r.history] for r in (first, second)]
+    assert without_time[0] == without_time[1]
+    assert not same_weights(a, fitted(replace(SETTINGS, seed=1))[0])
+
+
+@pytest.mark.parametrize("schedule", ["plateau", "cosine", "constant"])
+def test_a_training_that_is_cut_in_two_equals_one_that_is_not(schedule, tmp_path):
+    settings = replace(SETTINGS, schedule=schedule)
+    whole, _ = fitted(settings)
+    if schedule != "cosine":
+        fitted(replace(settings, max_epochs=3), folder=tmp_path)
+    else:  # whose rates depend on the number of epochs: stop by other means
+        stopped = []
+
+        def interrupt(*_):
+            stopped.append(1)
+            if len(stopped) == 3:
+                raise KeyboardInterrupt
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("neuralcde.train.loop.Progress.epoch", interrupt)
+            _, result = fitted(settings, folder=tmp_path)
+        assert result.interrupted
+        assert len(result.history) == 3
+    resumed, result = fitted(settings, folder=tmp_path, resume=True)
+    assert same_weights(whole, resumed)
+    assert [row["epoch"] for row in result.history] == list(range(6))
+    rows = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
+    assert rows == result.history
+
+
+def test_a_killed_training_goes_on_to_the_same_result(tmp_path):
+    script = textwrap.dedent(
+        """
+        import os, signal, sys
+        sys.path.insert(0, sys.argv[1])
+        from pathlib import Path
+        from train.test_training import SETTINGS, fitted
+        from neuralcde.train import loop
+        count = 0
+        def after_epoch(self, row, metric):
+            if row["epoch"] == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+        loop.Progress.epoch = after_epoch
+        fitted(SETTINGS, folder=Path(sys.argv[2]))
+        """
+    )
+    tests = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120
+    done = subprocess.run([sys.executable, "-c", script, tests, str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    resumed, result = fitted(SETTINGS, folder=tmp_path, resume=True)
+    assert len(result.history) == 6
+    assert same_weights(resumed, fitted(SETTINGS)[0])
+
+
+def test_resuming_with_other_settings_is_refused(tmp_path):
+    fitted(replace(SETTINGS, max_epochs=1), folder=tmp_path)
+    with pytest.raises(ValueError, match="cannot resume: learning_rate differ"):
+        fitted(replace(SETTINGS, learning_rate=0.5), folder=tmp_path, resume=True)
+    (tmp_path / "checkpoint.pt").write_bytes(b"nonsense")
+    with pytest.raises(ValueError, match="is damaged"):
+        fitted(SETTINGS, folder=tmp_path, resume=True)
+
+
+def test_a_file_is_whole_or_not_there(tmp_path, monkeypatch):
+    file = tmp_path / "a"
+    write_atomically(file, b"old")
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(OSError, match="No space"):
+        write_atomically(file, b"new and longer")
+    assert file.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_early_stopping():
+    _, result = fitted(replace(SETTINGS, learning_rate=0.0, max_epochs=50, patience=4, average=0.0))
+    assert len(result.history) == 5
+    assert result.best_epoch == 0
+
+
+def test_a_loss_that_is_never_finite_names_the_series():
+    task, data = problem()
+    model = nc.NeuralCDE(2, 1, hidden=4, width=4, depth=1)
+    torch.nn.init.constant_(model.readout.bias, torch.nan)
+    with pytest.raises(
+        TrainingError, match=r"5 batches in a row had no finite loss; .*held the series \d+, .*learning_rate"
+    ):
+        train(model, task, data, None, SETTINGS)
+
+
+def test_one_bad_batch_is_skipped_and_counted():
+    task, data = problem()
+    data.targets[3] = torch.inf
+    model = nc.NeuralCDE(2, 1, hidden=4, width=4, depth=1)
+    result = train(model, task, data, None, replace(SETTINGS, max_epochs=2))
+    assert result.skipped_batches == 2
+    assert all(p.isfinite().all() for p in model.parameters())
+
+
+def test_the_readout_has_a_rate_of_its_own():
+    from neuralcde.train.loop import _optimizer
+
+    model = nc.NeuralCDE(2, 1)
+    groups = _optimizer(model, replace(SETTINGS, readout_rate=100.0)).param_groups
+    assert groups[1]["lr"] == pytest.approx(100 * groups[0]["lr"])
+    assert {id(p) for p in groups[1]["params"]} == {id(p) for p in model.readout.parameters()}
+
+
+def test_the_penalty_is_on_what_the_paper_names():
+    model = nc.NeuralCDE(2, 1)
+    assert {id(p) for p in penalised(model)} == {id(p) for p in model.field.parameters()}
+    jumps = nc.GRUD(2, 1, static=3)
+    named = {name for name, p in jumps.named_parameters() if any(p is q for q in penalised(jumps))}
+    assert "readout.weight" in named
+    assert not any(name.startswith("initial.") for name in named)
+
+
+def test_a_target_at_every_row():
+    """A label a row, of which some are not known: the sign of the last value."""
+    _, data = problem()
+    path = data.source
+    y = (path.series.values[:, 1] > 0).double()
+    y[::7] = torch.nan
+    task = classification_task([0, 1])
+    torch.manual_seed(0)
+    model = nc.NeuralCDE(2, 1, hidden=6, width=8, depth=1)
+    rows = nc.PathDataset(path, y, per_row=True)
+    train(model, task, rows, None, replace(SETTINGS, max_epochs=15, channel_dropout=0.0), over_time=True)
+    assert task.metrics(*outputs_of(model, rows, at="knots"))["auroc"] > 0.9
+
+
+def test_regression_of_several_targets():
+    _, data = problem()
+    values = data.source.at_rows()[data.source.series.offsets[1:] - 1]
+    y = torch.stack([values[:, 1] * 100 + 7, values[:, 0]], dim=1).numpy()
+    task = regression_task(y)
+    torch.manual_seed(0)
+    model = nc.NeuralCDE(2, 2, hidden=8, width=8, depth=1)
+    both = nc.PathDataset(data.source, task.encode(y))
+    train(model, task, both, None, replace(SETTINGS, max_epochs=40, channel_dropout=0.0))
+    outputs, targets = outputs_of(model, both)
+    assert task.metrics(outputs, targets)["r2"] > 0.9
+    torch.testing.assert_close(
+        torch.from_numpy(task.decode(targets)), torch.from_numpy(y).double(), rtol=1e-5, atol=1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_epochs", 0),
+        ("batch_size", 2.5),
+        ("average", 1.0),
+        ("clip", 0.0),
+        ("schedule", "step"),
+        ("weight_decay", -1.0),
+    ],
+)
+def test_wrong_settings_are_named(name, value):
+    with pytest.raises(ValueError, match=name):
+        replace(SETTINGS, **{name: value})
