@@ -111,7 +111,9 @@ def fit(
     series, targets = read_series(known)
     kind = known.get("task") or ("regression" if _many_numbers(targets) else "classification")
     if kind == "classification" and len(set(targets.tolist())) < 2:
-        raise WrongUseError(f"--label {known['label']} has one class only, {targets.tolist()[0]!r}; there is nothing to learn.")
+        raise WrongUseError(
+            f"--label {known['label']} has one class only, {targets.tolist()[0]!r}; there is nothing to learn."
+        )
     chosen = int(known.get("seed", 0))
     training, test = _split(targets, float(known.get("test_fraction", 0.2)), chosen, stratify=kind == "classification")
     estimator_class = NeuralCDEClassifier if kind == "classification" else NeuralCDERegressor
