@@ -162,8 +162,8 @@ def test_activations_in_single_precision(final, monkeypatch):
 
 
 def test_large_arguments_of_activations(monkeypatch):
-    """Where they are flat, and past where exp would overflow."""
-    for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 1e-5)):
+    """Where they are flat, and past where exp would overflow; an argument of 1000 is rounded by 6e-5 in float32."""
+    for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 1e-3)):
         path = some_path(11, scheme="linear", dtype=dtype)
         for activation in ("tanh", "sigmoid", "softplus", "silu"):
             field = mlp(path, 3, activation=activation)
