@@ -238,7 +238,12 @@ def rate() -> list[dict[str, object]]:
     """Matrix products a second, as a share of torch's own 512 x 512 product; training counts four forward passes."""
     rows: list[dict[str, object]] = []
     most = torch.get_num_threads()
-    sizes = (CHARACTERS, dataclasses.replace(SEPSIS, steps=12), dataclasses.replace(SPEECH, steps=24))
+    sizes = (
+        CHARACTERS,
+        dataclasses.replace(CHARACTERS, batch=256),
+        dataclasses.replace(SEPSIS, steps=12),
+        dataclasses.replace(SPEECH, steps=24),
+    )
     for size, count in itertools.product(sizes, sorted({1, most})):
         ours = Ours(size)
         torch.set_num_threads(count)
@@ -246,7 +251,7 @@ def rate() -> list[dict[str, object]]:
         peak, forward = 2 * 512**3 / seconds["product"], size.products(4)
         rows.append(
             {
-                "size": f"{size.name}, {size.steps} steps",
+                "size": f"{size.name}, batch {size.batch}, {size.steps} steps",
                 "threads": count,
                 "sgemm GFLOP/s": peak / 1e9,
                 "forward GFLOP/s": forward / seconds["forward"] / 1e9,
