@@ -7,23 +7,44 @@ import inspect
 import json
 import tomllib
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
+
+from cyclopts import Parameter
 
 from ..estimators import NeuralCDEClassifier
+from ..estimators.path_estimator import PathEstimator
+from ..train import TrainingSettings
 from .tables import WrongUseError
 
 TYPES: dict[str, Any] = {"class_weight": Literal["balanced"], "random_state": int}
 
 
+def _described(documented: type) -> dict[str, str]:
+    """What the docstring of a class says of each parameter."""
+    found: dict[str, str] = {}
+    names: list[str] = []
+    for line in inspect.cleandoc(documented.__doc__ or "").splitlines():
+        if line.startswith("    "):
+            for name in names:
+                found[name] = f"{found.get(name, '')} {line.strip()}".strip()
+        else:
+            names = [name.strip() for name in line.split(" : ")[0].split(",")]
+    return found
+
+
 def _options() -> type:
     """A dataclass of the classifier's parameters, each None until it is given."""
     hints = get_type_hints(NeuralCDEClassifier.__init__)
+    described: dict[str, str] = {}
+    for documented in (TrainingSettings, PathEstimator, NeuralCDEClassifier):
+        described |= {name: text for name, text in _described(documented).items() if not text.startswith("As in")}
+    described["random_state"] = "Yields to --seed."
     fields = []
     for name, parameter in inspect.signature(NeuralCDEClassifier.__init__).parameters.items():
         if name != "self":
             kind = TYPES.get(name, hints[name])
-            fields.append((name, kind | None, dataclasses.field(default=None)))
-            assert parameter.default is not inspect.Parameter.empty
+            text = f"{described.get(name, '')} Default: {parameter.default}."
+            fields.append((name, Annotated[kind | None, Parameter(help=text)], dataclasses.field(default=None)))
     made = dataclasses.make_dataclass("EstimatorOptions", fields, frozen=True)
     made.__module__ = __name__  # cyclopts takes a class of the module `types` for a plain value
     return made
