@@ -1,3 +1,4 @@
 """Numbers and pictures for people."""
 
 from .paths import draw_paths as draw_paths
+from .record import record_run as record_run

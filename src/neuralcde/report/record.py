@@ -1,0 +1,147 @@
+"""What a run leaves behind for its report: a summary of the data, the test outputs, three series to look at."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+import platform
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import save as as_safetensors
+from torch import Tensor
+
+from .. import __version__
+from ..estimators.path_estimator import PathEstimator
+from ..series import IrregularSeries
+from ..tasks import BinaryTask, MulticlassTask, RegressionTask, Task
+from ..train.checkpoints import write_atomically
+from .summary import summary_of_series, summary_of_targets
+
+LONGEST = 5000  # rows of an example, where there are series as short as that
+
+
+def record_run(
+    folder: str | Path,
+    estimator: PathEstimator,
+    series: IrregularSeries,
+    targets: NDArray[Any],
+    *,
+    test: NDArray[Any],
+    outputs: Tensor | None = None,
+) -> None:
+    """Write `data.json`, `test_outputs.safetensors` and `examples.parquet` beside a saved estimator.
+
+    With them `write_report` needs neither the table nor the training data. They are small: no row of the data but those of the
+    three examples goes into them.
+
+    Parameters
+    ----------
+    folder
+        Where the estimator is saved.
+    estimator
+        Fitted.
+    series, targets
+        All series, and a target each; with `per_row` an array of targets each.
+    test
+        Positions of the series that were held out; the others trained.
+    outputs
+        Those of the model for the test series, where they are known already.
+    """
+    folder, training = Path(folder), np.ones(len(series), dtype=bool)
+    training[test] = False
+    before, after = (
+        np.concatenate(list(part)) if estimator.per_row else part for part in (targets[training], targets[test])
+    )
+    held, known = series[test], estimator.task_.encode(after)
+    outputs = estimator._outputs(held) if outputs is None else outputs
+    counts = held.lengths if estimator.per_row else torch.ones(len(held), dtype=torch.int64)
+    examples = choose_examples(estimator.task_, outputs, known, counts=counts.numpy(), lengths=held.lengths.numpy())
+    data = {
+        "written": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+        "series": summary_of_series(series) | {"training": int(training.sum()), "test": len(held)},
+        "targets": summary_of_targets(estimator.task_, before, after),
+        "examples": examples,
+        "machine": _machine(estimator, held),
+    }
+    tensors = {"outputs": outputs.detach().cpu().contiguous(), "targets": known.cpu().contiguous(), "counts": counts}
+    table = io.BytesIO()
+    held[[position for position, _ in examples]].to_long("polars").write_parquet(table)
+    write_atomically(folder / "test_outputs.safetensors", as_safetensors(tensors))
+    write_atomically(folder / "examples.parquet", table.getvalue())
+    write_atomically(folder / "data.json", (json.dumps(data, indent=1) + "\n").encode())
+
+
+def choose_examples(
+    task: Task, outputs: Tensor, targets: Tensor, *, counts: NDArray[Any], lengths: NDArray[Any]
+) -> list[tuple[int, str]]:
+    """Three test series that tell much: positions, each with "surest", "typical" or "worst".
+
+    Ranked by what they add to the loss. Of two classes: the surest right answer for each, and the worst; else the surest, the one
+    in the middle, the worst.
+
+    Parameters
+    ----------
+    task, outputs, targets
+        Of the test series.
+    counts
+        How many targets each series has.
+    lengths
+        Rows of the series; those longer than `LONGEST` are passed over where there are others.
+    """
+    loss = _mean_of_each(losses(task, outputs, targets), counts)
+    short = lengths <= LONGEST
+    candidates = np.flatnonzero(np.isfinite(loss) & (short if short.any() else True))
+    order = candidates[np.argsort(loss[candidates], kind="stable")]
+    if not len(order):
+        return []
+    if isinstance(task, BinaryTask) and len(targets) == len(lengths):
+        of_class = [order[targets[order].numpy() == k] for k in (1, 0)]
+        wanted = [(part[0], "surest") for part in of_class if len(part)]
+    else:
+        wanted = [(order[0], "surest"), (order[len(order) // 2], "typical")]
+    found: dict[int, str] = {}
+    for position, role in [(order[-1], "worst"), *wanted]:
+        found.setdefault(int(position), role)
+    return sorted(found.items(), key=lambda item: item[1] == "worst")
+
+
+def losses(task: Task, outputs: Tensor, targets: Tensor) -> NDArray[Any]:
+    """What each target costs, classes not weighted; NaN where it is not known."""
+    truth = targets.double().cpu().numpy()
+    if isinstance(task, RegressionTask):
+        errors: NDArray[Any] = (outputs.detach().double().cpu().numpy() - truth) ** 2
+    else:
+        p = task.probabilities(outputs)  # type: ignore[attr-defined]
+        if isinstance(task, BinaryTask | MulticlassTask):
+            of_truth = p[np.arange(len(p)), np.nan_to_num(truth).astype(int)]
+        else:
+            of_truth = np.where(truth > 0.5, p, 1 - p)
+        errors = np.where(np.isnan(truth), np.nan, -np.log(np.maximum(of_truth, 1e-300)))
+    if errors.ndim == 1:
+        return errors
+    return _mean_of_each(errors.ravel(), np.full(len(errors), errors.shape[1]))
+
+
+def _mean_of_each(values: NDArray[Any], counts: NDArray[Any]) -> NDArray[Any]:
+    """Means of so many values, one after the other; NaN counts for nothing."""
+    group, known = np.repeat(np.arange(len(counts)), counts), ~np.isnan(values)
+    there = np.bincount(group, known, len(counts))
+    total = np.bincount(group, np.where(known, values, 0.0), len(counts))
+    return np.where(there > 0, total / np.maximum(there, 1), np.nan)
+
+
+def _machine(estimator: PathEstimator, held: IrregularSeries) -> dict[str, Any]:
+    with torch.no_grad():
+        path = estimator.preparation_.path(estimator.preparation_.series(held[:1].to(torch.float32)))
+        engine = estimator.module_.solve(path.to(estimator.device)).stats.engine
+    return {
+        "engine": engine,
+        "threads": torch.get_num_threads(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "versions": {"neuralcde": __version__, "torch": torch.__version__, "python": platform.python_version()},
+    }
