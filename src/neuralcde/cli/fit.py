@@ -15,6 +15,7 @@ from cyclopts import Parameter
 from sklearn.model_selection import train_test_split
 
 from ..estimators import NeuralCDEClassifier, NeuralCDERegressor
+from ..report import record_run
 from ..series import IrregularSeries
 from .errors import ends_well
 from .options import EstimatorOptions, given, read_config, write_config
@@ -141,6 +142,7 @@ def fit(
         "epochs": len(estimator.history_),
         "best_epoch": estimator.best_epoch_,
     }
+    record_run(out, estimator, series, targets, test=test, outputs=outputs)
     (out / "metrics.json").write_text(json.dumps({"test": metrics, "series": len(test), "cost": cost}, indent=1) + "\n")
     for name, value in metrics.items():
         print(f"test {name:20}{value:.4f}")
