@@ -102,6 +102,29 @@ def test_labels_from_a_second_table(table):
     assert "labels for 1 ids that the table does not have, e.g. zz" in " ".join(done.stderr.split())
 
 
+def test_a_label_at_every_row(table):
+    """The label says whether the pulse is above zero now; some rows have none."""
+    frame = pl.read_csv(table).with_columns(
+        state=pl.when(pl.col("pulse") > 0).then(pl.lit("up")).when(pl.col("pulse") <= 0).then(pl.lit("down"))
+    )
+    file, out = table.parent / "rows.parquet", table.parent / "rows"
+    frame.drop("outcome").write_parquet(file)
+    names = ["--id", "stay", "--time", "hour", "--label", "state"]
+    done = run("fit", file, *names, "--per-row", "--out", out, "--max-epochs", 40, "--hidden", 6, "--verbose", 0)
+    assert done.returncode == 0, done.stderr
+    done = run("predict", out, file)
+    assert done.returncode == 0, done.stderr
+    found = pl.read_csv(done.stdout.encode())
+    assert found.columns == ["stay", "hour", "state", "p_down", "p_up"]
+    both = frame.join(found, on=["stay", "hour"], suffix="_found")
+    assert both.height == found.height == frame.height
+    right = both.drop_nulls("state").select((pl.col("state") == pl.col("state_found")).mean()).item()
+    assert right > 0.9
+    done = run("fit", file, *names, "--per-row", "--labels", file, "--out", out, *SMALL)
+    assert done.returncode == 2
+    assert "with --per-row the label is a column of TABLE" in " ".join(done.stderr.split())
+
+
 def spoilt(table, name, change):
     file = table.parent / f"{name}.csv"
     change(pl.read_csv(table)).write_csv(file)
@@ -111,7 +134,7 @@ def spoilt(table, name, change):
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("one_class", lambda f: f.with_columns(outcome=pl.lit("ill")), "one class only, 'ill'"),
+        ("one_class", lambda f: f.with_columns(outcome=pl.lit("ill")), "one class only, {'ill'}"),
         ("text", lambda f: f.with_columns(hour=pl.lit("late")), "hour"),
         ("twice", lambda f: pl.concat([f, f]), "duplicates="),
         (

@@ -73,6 +73,52 @@ def test_multilabel():
     assert clf.predict(SERIES).shape == clf.predict_proba(SERIES).shape == (40, 2)
 
 
+def rows_of(series):
+    """A label a row: whether x was above zero when it was last seen; by series, with some not known."""
+    labels = []
+    for part in series:
+        x = part.values[:, 0].numpy()
+        last = [x[: k + 1][~np.isnan(x[: k + 1])][-1:].sum() for k in range(len(x))]
+        labels.append(np.where(np.arange(len(x)) % 6 == 5, None, np.where(np.array(last) > 0, "up", "down")))
+    return labels
+
+
+def test_a_target_at_every_row(tmp_path):
+    by_series = rows_of(SERIES)
+    clf = nc.NeuralCDEClassifier(**{**FAST, "max_epochs": 60}, per_row=True).fit(SERIES, by_series)
+    assert clf.predict(SERIES).shape == SERIES.times.shape
+    assert clf.predict_proba(SERIES).shape == (len(SERIES.times), 2)
+    assert clf.score(SERIES, by_series) > 0.8
+    assert clf.score(SERIES, np.concatenate(by_series)) == clf.score(SERIES, by_series)
+    assert clf.score(SERIES, dict(zip(SERIES.ids.tolist(), by_series, strict=True))) == clf.score(SERIES, by_series)
+    clf.save(tmp_path)
+    np.testing.assert_array_equal(nc.load(tmp_path).predict(SERIES), clf.predict(SERIES))
+    cut = SERIES.times < 4.0  # what comes later does not change what was said
+    early = nc.IrregularSeries.from_list(
+        [(part.times[part.times < 4], part.values[part.times < 4]) for part in SERIES], channels=SERIES.channel_names
+    )
+    plain = nc.IrregularSeries.from_list([(part.times, part.values) for part in SERIES], channels=SERIES.channel_names)
+    clf.fit(plain, by_series)
+    np.testing.assert_allclose(clf.predict_proba(early), clf.predict_proba(plain)[cut], atol=1e-6)
+    numbers = nc.NeuralCDERegressor(**{**FAST, "max_epochs": 60}, per_row=True)
+    y = np.where(np.arange(len(SERIES.times)) % 5 == 0, np.nan, SERIES.times.numpy() * 10)
+    assert numbers.fit(SERIES, y).score(SERIES, y) > 0.8
+    with pytest.raises(ValueError, match=r"series 's3' has 14 rows, but y has 13 targets"):
+        clf.fit(SERIES, [*by_series[:3], by_series[3][:13], *by_series[4:]])
+    with pytest.raises(ValueError, match="per_row=True needs one for each of the 560 rows"):
+        clf.fit(SERIES, ["up"] * 13)
+
+
+def test_large_data_are_prepared_batch_by_batch_to_the_same_result(monkeypatch):
+    once = nc.NeuralCDEClassifier(**FAST).fit(SERIES, Y)
+    monkeypatch.setattr("neuralcde.estimators.path_estimator.LARGE", 10)
+    batches = nc.NeuralCDEClassifier(**FAST).fit(SERIES, Y)
+    assert batches._dataset(SERIES).build is not None
+    np.testing.assert_array_equal(once.predict_proba(SERIES), batches.predict_proba(SERIES))
+    times = SERIES.times[SERIES.offsets[1:] - 1].numpy()[:, None]
+    np.testing.assert_array_equal(once.predict_proba_at(SERIES, times), batches.predict_proba_at(SERIES, times))
+
+
 def test_predictions_over_time_use_the_past_alone():
     clf = nc.NeuralCDEClassifier(**FAST).fit(SERIES, Y)
     low, high = SERIES.times[SERIES.offsets[:-1]], SERIES.times[SERIES.offsets[1:] - 1]

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import polars
 from cyclopts import Parameter
 from sklearn.model_selection import train_test_split
 
 from ..estimators import NeuralCDEClassifier, NeuralCDERegressor
 from ..report import record_run
-from ..series import IrregularSeries
 from .errors import ends_well
+from .labelled import MOST_CLASSES, all_targets, read_series
 from .options import EstimatorOptions, given, read_config, write_config
-from .tables import WrongUseError, labels_of, need_columns, read_table, write_table
+from .predictions import prediction_table
+from .tables import WrongUseError, write_table
 
 OWN = ("table", "id", "time", "label", "labels", "static", "channels", "task", "test_fraction", "seed", "duplicates")
 
@@ -55,7 +55,8 @@ def fit(
     time
         Column that says when it was observed.
     label
-        Column with what is to be predicted, one value a series; in --labels if given, else in the table.
+        Column with what is to be predicted, one value a series (with --per-row, one a row); in --labels if given, else in the
+        table.
     labels
         A second table with the id and the label.
     static
@@ -110,13 +111,14 @@ def fit(
     if unknown:
         raise WrongUseError(f"--config {config} has the unknown option {sorted(unknown)[0]}.")
     series, targets = read_series(known)
+    per_row = bool(known.get("per_row"))
     kind = known.get("task") or ("regression" if _many_numbers(targets) else "classification")
-    if kind == "classification" and len(set(targets.tolist())) < 2:
-        raise WrongUseError(
-            f"--label {known['label']} has one class only, {targets.tolist()[0]!r}; there is nothing to learn."
-        )
+    if kind == "classification" and len(values := set(all_targets(targets).tolist()) - {None}) < 2:
+        raise WrongUseError(f"--label {known['label']} has one class only, {values}; there is nothing to learn.")
     chosen = int(known.get("seed", 0))
-    training, test = _split(targets, float(known.get("test_fraction", 0.2)), chosen, stratify=kind == "classification")
+    training, test = _split(
+        targets, float(known.get("test_fraction", 0.2)), chosen, stratify=kind == "classification" and not per_row
+    )
     estimator_class = NeuralCDEClassifier if kind == "classification" else NeuralCDERegressor
     if kind == "regression":
         parameters.pop("class_weight", None)
@@ -129,9 +131,9 @@ def fit(
         print("Interrupted: the best model so far is kept.")
     estimator.save(out)
     outputs = estimator._outputs(series[test])
-    metrics = estimator.task_.metrics(outputs, estimator.task_.encode(targets[test]))
+    metrics = estimator.task_.metrics(outputs, estimator.task_.encode(all_targets(targets[test])))
     write_table(
-        prediction_table(estimator, series[test], known["id"], known["label"], truth=targets[test]),
+        prediction_table(estimator, series[test], known["id"], known["label"], truth=all_targets(targets[test])),
         out / "test_predictions.csv",
     )
     write_config(out / "config.toml", known | {"task": kind})
@@ -149,70 +151,18 @@ def fit(
     print(f"model: {out}")
 
 
-def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any, Any]]:
-    """The series of the table, and their labels in the same order; the label is never among the channels."""
-    file, id_column, label = Path(known["table"]), known["id"], known["label"]
-    frame = read_table(file)
-    need_columns(frame, file, id=id_column, time=known["time"])
-    if known.get("labels"):
-        other = Path(known["labels"])
-        found = labels_of(read_table(other), other, id=id_column, label=label)
-    else:
-        found = labels_of(frame, file, id=id_column, label=label)
-    for name in (*known.get("static", ()), *known.get("channels", ())):
-        need_columns(frame, file, static=name)
-    if label in frame.columns:
-        frame = frame.drop(label)
-    try:
-        series = IrregularSeries.from_long(
-            frame,
-            id=id_column,
-            time=known["time"],
-            static=[name for name in known.get("static", ()) if name != label],
-            channels=[name for name in known["channels"] if name != label] if known.get("channels") else None,
-            duplicates=known.get("duplicates", "error"),
-        )
-    except (TypeError, ValueError) as reason:
-        raise WrongUseError(f"{file}: {reason}") from reason
-    ids = series.ids.tolist()
-    strangers = set(found) - set(ids)
-    if strangers:
-        raise WrongUseError(
-            f"there are labels for {len(strangers)} ids that the table does not have, e.g. {sorted(map(str, strangers))[0]}."
-        )
-    nameless = [name for name in ids if name not in found]
-    if nameless:
-        raise WrongUseError(
-            f"{len(nameless)} of {len(ids)} series have no label, e.g. {nameless[0]!r}; give them one, or leave them out of the table."
-        )
-    return series, np.asarray([found[name] for name in ids])
-
-
-def prediction_table(
-    estimator: Any, series: IrregularSeries, id_column: str, label: str, truth: Any = None
-) -> polars.DataFrame:
-    """Predictions keyed by id."""
-    columns: dict[str, Any] = {id_column: series.ids.tolist()}
-    if isinstance(estimator, NeuralCDEClassifier):
-        p = estimator.predict_proba(series)
-        columns[label] = estimator.classes_[p.argmax(1)].tolist()
-        columns |= {f"p_{name}": p[:, k].tolist() for k, name in enumerate(estimator.classes_.tolist())}
-    else:
-        columns[label] = estimator.predict(series).tolist()
-    if truth is not None:
-        columns["truth"] = np.asarray(truth).tolist()
-    return polars.DataFrame(columns)
-
-
 def _many_numbers(targets: np.ndarray[Any, Any]) -> bool:
-    return targets.dtype.kind in "iuf" and len(set(targets.tolist())) > 20
+    values = all_targets(targets)
+    return values.dtype.kind in "iuf" and len(set(values[values == values].tolist())) > MOST_CLASSES
 
 
 def _split(targets: np.ndarray[Any, Any], share: float, seed: int, *, stratify: bool) -> tuple[Any, Any]:
     if not 0 < share < 1:
         raise WrongUseError(f"--test-fraction must lie between 0 and 1, got {share}.")
-    _, counts = np.unique(targets, return_counts=True)
-    strata = targets if stratify and counts.min() >= 2 and round(share * len(targets)) >= len(counts) else None
+    strata = None
+    if stratify:
+        _, counts = np.unique(targets, return_counts=True)
+        strata = targets if counts.min() >= 2 and round(share * len(targets)) >= len(counts) else None
     try:
         training, test = train_test_split(np.arange(len(targets)), test_size=share, random_state=seed, stratify=strata)
     except ValueError as reason:

@@ -8,8 +8,8 @@ from pathlib import Path
 from ..estimators import load
 from ..series import IrregularSeries
 from .errors import ends_well
-from .fit import prediction_table
 from .options import read_config
+from .predictions import prediction_table
 from .tables import WrongUseError, read_table, write_table
 
 

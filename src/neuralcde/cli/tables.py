@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import polars
 
@@ -59,15 +58,3 @@ def need_columns(frame: polars.DataFrame, file: Path, **names: str | None) -> No
             raise WrongUseError(
                 f"--{option} {name}: {file} has no such column; it has {', '.join(frame.columns[:30])}."
             )
-
-
-def labels_of(frame: polars.DataFrame, file: Path, *, id: str, label: str) -> dict[Any, Any]:
-    """The label of every id: one each."""
-    need_columns(frame, file, id=id, label=label)
-    pairs = frame.select(id, label).drop_nulls().unique(maintain_order=True)
-    twice = pairs.filter(pairs[id].is_duplicated())
-    if twice.height:
-        raise WrongUseError(
-            f"{file}: the column {label} has more than one value for {id} {twice[id][0]!r}; a label must be one a series."
-        )
-    return dict(zip(pairs[id].to_list(), pairs[label].to_list(), strict=True))

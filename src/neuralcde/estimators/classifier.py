@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..tasks import BinaryTask, MulticlassTask, MultilabelTask, classification_task
@@ -21,7 +22,7 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
     ----------
     class_weight : {None, "balanced"} or dict
         How much each class counts.
-    model, hidden, width, depth, path, intensity, pool, solver, substeps, max_epochs, ...
+    model, hidden, width, depth, path, intensity, per_row, pool, solver, substeps, max_epochs, ...
         As in `PathEstimator`.
 
     Attributes
@@ -51,6 +52,7 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
         depth: int = 3,
         path: Scheme = "linear",
         intensity: bool | Literal["auto"] = "auto",
+        per_row: bool = False,
         pool: Literal["last", "mean"] = "last",
         solver: str = "rk4",
         substeps: int = 1,
@@ -78,6 +80,7 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
             depth=depth,
             path=path,
             intensity=intensity,
+            per_row=per_row,
             pool=pool,
             solver=solver,
             substeps=substeps,
@@ -114,17 +117,21 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
         return targets if sizes.min() >= 2 and count >= len(sizes) else None
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
-        """Probabilities (series, classes); of a yes (series, labels) for several labels."""
+        """Probabilities (series, classes), or (rows, classes); of a yes (series, labels) for several labels."""
         outputs = self._outputs(X)
         return self.task_.probabilities(outputs)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The likeliest class of every series."""
+        """The likeliest class of every series, or of every row."""
         outputs = self._outputs(X)
         if isinstance(self.task_, MultilabelTask):
             return self.task_.decode(outputs)
         found: NDArray[Any] = self.classes_[self.task_.probabilities(outputs).argmax(-1)]
         return found
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy; y as in `fit`."""
+        return float(accuracy_score(*self._pairs(X, y), sample_weight=sample_weight))
 
     def predict_proba_at(self, X: Any, times: Any) -> NDArray[Any]:
         """Probabilities (series, k, classes) at times (k,) shared or (series, k): what is known by then, on causal paths."""

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from ..series import IrregularSeries
+from ..series import IrregularSeries, ragged
 
 
 def as_series(estimator: Any, X: Any, *, reset: bool) -> IrregularSeries:
@@ -41,8 +41,11 @@ def as_series(estimator: Any, X: Any, *, reset: bool) -> IrregularSeries:
     return IrregularSeries.from_padded(block, lengths=lengths)
 
 
-def as_targets(y: Any, series: IrregularSeries) -> NDArray[Any]:
-    """Targets in the order of the series: by position, or by id where y is a mapping or a pandas object with the ids as index."""
+def as_targets(y: Any, series: IrregularSeries, *, per_row: bool = False) -> NDArray[Any]:
+    """Targets in the order of the series: by position, or by id where y is a mapping or a pandas object with the ids as index.
+
+    With `per_row` a target for every row of the series, in their order: one array of them all, or an array a series.
+    """
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None.")
     index = getattr(y, "index", None)
@@ -50,7 +53,9 @@ def as_targets(y: Any, series: IrregularSeries) -> NDArray[Any]:
         missing = [name for name in series.ids.tolist() if name not in y]
         if missing:
             raise ValueError(f"y has no target for {len(missing)} of {len(series)} series, e.g. {missing[0]!r}.")
-        return np.asarray([y[name] for name in series.ids.tolist()])
+        y = [y[name] for name in series.ids.tolist()]
+    if per_row:
+        return _targets_of_rows(y, series)
     if index is not None and hasattr(y, "loc") and index.is_unique and set(series.ids.tolist()) <= set(index.tolist()):
         return np.asarray(y.loc[series.ids.tolist()])
     targets = np.asarray(y)
@@ -62,3 +67,20 @@ def as_targets(y: Any, series: IrregularSeries) -> NDArray[Any]:
             f"{len(targets) if targets.ndim else 'no'} targets. Give y one target a series, or a mapping from id to target."
         )
     return targets
+
+
+def _targets_of_rows(y: Any, series: IrregularSeries) -> NDArray[Any]:
+    rows = len(series.times)
+    if len(y) == rows and (len(y) != len(series) or np.ndim(y[0]) == 0):
+        return np.asarray(y)
+    if len(y) != len(series):
+        raise ValueError(
+            f"y has {len(y)} targets, but per_row=True needs one for each of the {rows} rows, or an array for each of the {len(series)} series."
+        )
+    for position, (part, length) in enumerate(zip(y, series.lengths.tolist(), strict=True)):
+        if np.ndim(part) == 0 or len(part) != length:
+            raise ValueError(
+                f"series {ragged.series_name(series.ids, position)} has {length} rows, but y has "
+                f"{'one target' if np.ndim(part) == 0 else f'{len(part)} targets'} for it; per_row=True needs a target for every row."
+            )
+    return np.concatenate([np.asarray(part) for part in y])

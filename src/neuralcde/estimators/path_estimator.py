@@ -16,10 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from ..models import GRUD, GRUODE, ODERNN, GRUDeltaT, NeuralCDE, PathModel
-from ..paths import PathDataset
-from ..series import IrregularSeries
+from ..paths import ControlPath, PathDataset
+from ..series import IrregularSeries, ragged
 from ..solve import AtKnots, FixedSteps
-from ..tasks import Task
+from ..tasks import Task, missing_targets
 from ..train import TrainingSettings, outputs_of, train
 from .inputs import as_series, as_targets
 from .preparation import Preparation, Scheme
@@ -41,6 +41,7 @@ SETTINGS = (
     "verbose",
 )
 FEWEST_FOR_VALIDATION = 50  # series; below it all of them train
+LARGE = 2**25  # values; above it paths are built batch by batch
 
 
 class PathEstimator(BaseEstimator):  # type: ignore[misc]
@@ -58,6 +59,9 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         How the path runs between observations. "linear" and "hermite" run over forward-filled values.
     intensity : {"auto", True, False}
         Whether the model sees how often each channel was observed; "auto": where values are missing.
+    per_row : bool
+        Whether y has a target at every observation, in place of one a series. Predictions are then a row a row, and on causal
+        paths (all but "natural_cubic") each of them knows the past alone.
     pool : {"last", "mean"}
         Whether the output is read off the last state or off its mean over time.
     solver : str
@@ -87,6 +91,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         depth: int = 3,
         path: Scheme = "linear",
         intensity: bool | Literal["auto"] = "auto",
+        per_row: bool = False,
         pool: Literal["last", "mean"] = "last",
         solver: str = "rk4",
         substeps: int = 1,
@@ -112,6 +117,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         self.depth = depth
         self.path = path
         self.intensity = intensity
+        self.per_row = per_row
         self.pool = pool
         self.solver = solver
         self.substeps = substeps
@@ -143,27 +149,28 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         X
             An `IrregularSeries`; or an array (series, steps, channels), or (series, steps) of one channel, NaN for missing.
         y
-            A target a series: by position, or a mapping (or pandas Series) from id to target.
+            A target a series: by position, or a mapping (or pandas Series) from id to target. With `per_row` a target for every
+            row of the series: one array of them all, or an array a series, by position or by id; NaN where it is not known.
         folder, resume
             Where checkpoints and the history go, and whether to go on from them.
         """
         series = as_series(self, X, reset=True)
-        targets = as_targets(y, series)
-        self.task_ = self._make_task(targets)
+        targets = as_targets(y, series, per_row=self.per_row)
+        self.task_ = self._make_task(targets[_known(targets)] if self.per_row else targets)
         encoded = self.task_.encode(targets)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        training, validation = self._split(targets, seed)
+        training, validation = self._split(None if self.per_row else targets, len(series), seed)
         intensity = bool(series.values.isnan().any()) if self.intensity == "auto" else bool(self.intensity)
         self.preparation_ = Preparation.fit(series[training], intensity=intensity, scheme=self.path)
-        data = self._dataset(series[training], encoded[training])
-        judge = self._dataset(series[validation], encoded[validation]) if len(validation) else None
+        data = self._dataset(series, encoded, training)
+        judge = self._dataset(series, encoded, validation) if len(validation) else None
         options = {name: getattr(self, name) for name in SETTINGS}
         if self.batch_size == "auto":
             options["batch_size"] = int(np.clip(len(training) // 60, 8, 512))
         generator_state = torch.random.get_rng_state()
         torch.manual_seed(seed)
         try:
-            self.module_ = self._make_module(data.source.channels).to(self.device)
+            self.module_ = self._make_module(data[:1][0].channels).to(self.device)
         finally:
             torch.random.set_rng_state(generator_state)
         result = train(
@@ -179,6 +186,12 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = len(result.history)
         return self
 
+    def _pairs(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Targets that are known, and the predictions for them."""
+        targets = as_targets(y, as_series(self, X, reset=False), per_row=self.per_row)
+        known = _known(targets) if self.per_row else slice(None)
+        return targets[known], self.predict(X)[known]
+
     def save(self, folder: str | Path) -> None:
         """Write the fitted estimator into a folder: weights as safetensors, everything else as JSON. Read it with `nc.load`."""
         from .saving import save
@@ -188,17 +201,16 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
     def _make_task(self, targets: NDArray[Any]) -> Task:
         raise NotImplementedError
 
-    def _split(self, targets: NDArray[Any], seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _split(self, targets: NDArray[Any] | None, size: int, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """Positions of the series that train, and of those that judge."""
-        everything = np.arange(len(targets))
+        everything = np.arange(size)
         if not 0 <= self.validation_fraction < 1:
             raise ValueError(f"validation_fraction must lie in [0, 1), got {self.validation_fraction!r}.")
-        count = round(self.validation_fraction * len(targets))
-        if self.validation_fraction == 0 or len(targets) < FEWEST_FOR_VALIDATION or count < 1:
+        count = round(self.validation_fraction * size)
+        if self.validation_fraction == 0 or size < FEWEST_FOR_VALIDATION or count < 1:
             return everything, everything[:0]
-        training, validation = train_test_split(
-            everything, test_size=count, random_state=seed % 2**31, stratify=self._strata(targets, count)
-        )
+        strata = None if targets is None else self._strata(targets, count)
+        training, validation = train_test_split(everything, test_size=count, random_state=seed % 2**31, stratify=strata)
         return np.sort(training), np.sort(validation)
 
     def _strata(self, targets: NDArray[Any], count: int) -> NDArray[Any] | None:
@@ -225,14 +237,30 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
             return ODERNN(channels, outputs, width=self.width, depth=self.depth, **shared)
         return (GRUDeltaT if self.model == "gru_dt" else GRUD)(channels, outputs, **shared)
 
-    def _dataset(self, series: IrregularSeries, targets: Tensor | None = None) -> PathDataset:
-        path = self.preparation_.path(self.preparation_.series(series.to(torch.float32)))
-        return PathDataset(path.to(self.device), None if targets is None else targets.to(self.device))
+    def _dataset(
+        self, series: IrregularSeries, targets: Tensor | None = None, chosen: NDArray[Any] | None = None
+    ) -> PathDataset:
+        """Series as a model sees them; paths of large data are built batch by batch, for the memory's sake."""
+        if chosen is not None and targets is not None:
+            rows = ragged.select(series.offsets, torch.from_numpy(chosen))[0] if self.per_row else chosen
+            series, targets = series[chosen], targets[rows]
+        if targets is not None:
+            targets = targets.to(self.device)
+        large = series.values.numel() > LARGE
+        return PathDataset(
+            series if large else self._path(series),
+            targets,
+            per_row=self.per_row,
+            build=self._path if large else None,
+        )
 
-    def _outputs(self, X: Any, at: Any = None) -> Float[Tensor, "series ..."]:
+    def _path(self, series: IrregularSeries) -> ControlPath:
+        return self.preparation_.path(self.preparation_.series(series.to(torch.float32))).to(self.device)
+
+    def _outputs(self, X: Any) -> Float[Tensor, "series ..."]:
         check_is_fitted(self, "module_")
         series = as_series(self, X, reset=False)
-        outputs, _ = outputs_of(self.module_, self._dataset(series), at=at)
+        outputs, _ = outputs_of(self.module_, self._dataset(series))
         return outputs.cpu()
 
     def _outputs_at(self, X: Any, times: Any) -> Float[Tensor, "series k outputs"]:
@@ -243,7 +271,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         at = self.preparation_.times(asked)
         rows = []
         for start in range(0, len(series), 256):
-            part = data.source[start : start + 256]
+            part = data[start : start + 256]
             with torch.no_grad():
                 self.module_.eval()
                 rows.append(self.module_(part, at=at if at.ndim < 2 else at[start : start + 256]))
@@ -256,3 +284,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.three_d_array = True
         tags.non_deterministic = False
         return tags
+
+
+def _known(targets: NDArray[Any]) -> NDArray[np.bool_]:
+    return np.asarray(~missing_targets(targets).reshape(len(targets), -1).any(1))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 
 from ..tasks import RegressionTask, regression_task
 from .path_estimator import PathEstimator
@@ -17,7 +18,7 @@ class NeuralCDERegressor(RegressorMixin, PathEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    model, hidden, width, depth, path, intensity, pool, solver, substeps, max_epochs, ...
+    model, hidden, width, depth, path, intensity, per_row, pool, solver, substeps, max_epochs, ...
         As in `PathEstimator`.
 
     Attributes
@@ -46,9 +47,13 @@ class NeuralCDERegressor(RegressorMixin, PathEstimator):  # type: ignore[misc]
         return regression_task(numbers)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """A number (or several) a series."""
+        """A number (or several) a series, or a row."""
         outputs = self._outputs(X)
         return self.task_.decode(outputs)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of the variance explained; y as in `fit`."""
+        return float(r2_score(*self._pairs(X, y), sample_weight=sample_weight))
 
     def predict_at(self, X: Any, times: Any) -> NDArray[Any]:
         """Predictions (series, k) at times (k,) shared or (series, k): what is known by then, on causal paths."""

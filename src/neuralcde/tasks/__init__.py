@@ -7,4 +7,5 @@ from .classification import classification_task as classification_task
 from .regression import RegressionTask as RegressionTask
 from .regression import regression_task as regression_task
 from .task import Task as Task
+from .task import missing_targets as missing_targets
 from .task import task_from_config as task_from_config

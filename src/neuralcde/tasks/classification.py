@@ -14,7 +14,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor
 from torch.nn import functional
 
-from .task import Task
+from .task import Task, missing_targets
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +213,7 @@ def classification_task(
         positives = np.nanmean(labels.astype(np.float64), axis=0).clip(1e-6, 1 - 1e-6)
         weights = tuple(((1 - positives) / positives).tolist()) if class_weight == "balanced" else None
         return MultilabelTask(labels.shape[1], weights)
-    known = labels[~_missing(labels)]
+    known = labels[~missing_targets(labels)]
     classes = np.unique(known)
     names = tuple(classes.tolist())
     weights_of = None if class_weight is None else compute_class_weight(class_weight, classes=classes, y=known)
@@ -224,7 +224,7 @@ def classification_task(
 
 def _positions(y: Any, classes: tuple[Any, ...]) -> Tensor:
     labels = np.asarray(y)
-    missing = _missing(labels)
+    missing = missing_targets(labels)
     place = {name: float(position) for position, name in enumerate(classes)}
     flat = [
         float("nan") if gone else place.get(label)
@@ -234,10 +234,6 @@ def _positions(y: Any, classes: tuple[Any, ...]) -> Tensor:
         unknown = labels.ravel().tolist()[flat.index(None)]
         raise ValueError(f"y has the class {unknown!r}, which is not one of {list(classes)[:20]}.")
     return torch.tensor(flat, dtype=torch.float64).reshape(labels.shape)
-
-
-def _missing(labels: NDArray[Any]) -> NDArray[np.bool_]:
-    return labels != labels if labels.dtype.kind in "fO" else np.zeros(labels.shape, dtype=bool)
 
 
 def _balanced(truth: NDArray[Any], found: NDArray[Any]) -> float:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
@@ -61,3 +62,9 @@ def task_from_config(config: dict[str, Any]) -> Task:
     if kind not in _kinds:
         raise ValueError(f"task kind {kind!r} is not one of {sorted(_kinds)}.")
     return _kinds[kind](**{name: tuple(value) if isinstance(value, list) else value for name, value in options.items()})
+
+
+def missing_targets(y: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where a target is not known: NaN or None."""
+    missing: NDArray[np.bool_] = y != y
+    return missing | (y == None) if y.dtype == object else missing  # noqa: E711

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -48,7 +48,6 @@ def train(
     validation: PathDataset | None = None,
     settings: TrainingSettings | None = None,
     *,
-    over_time: bool = False,
     folder: Path | None = None,
     resume: bool = False,
 ) -> TrainingResult:
@@ -61,9 +60,8 @@ def train(
     Parameters
     ----------
     model, task, training, validation, settings
-        What, to what end, on what, judged by what, how. Targets of the data are encoded by the task.
-    over_time
-        Whether there is a target a row, not a target a series.
+        What, to what end, on what, judged by what, how. Targets of the data are encoded by the task; with `per_row` data
+        there is a target at every observation, and outputs evolve in time.
     folder, resume
         Where history and checkpoint go; whether to go on from the checkpoint there.
     """
@@ -75,18 +73,17 @@ def train(
     file = None if folder is None else Path(folder) / "checkpoint.pt"
     if resume and file is not None and file.exists():
         first, best = _restore(load_state(file), model, averaged, optimizer, schedule, result, settings)
-    at = "knots" if over_time else None
     with Progress(settings.max_epochs, first, verbose=settings.verbose) as progress:
         try:
             for epoch in range(first, settings.max_epochs):
                 if _stalled(result, epoch, settings):
                     break
                 start = time.perf_counter()
-                loss = _epoch(model, averaged, task, training, settings, optimizer, epoch, at, result)
+                loss = _epoch(model, averaged, task, training, settings, optimizer, epoch, result)
                 row: dict[str, Any] = {"epoch": epoch, "loss": loss, "rate": optimizer.param_groups[0]["lr"]}
                 judged = averaged or model
                 if validation is not None:
-                    outputs, targets = outputs_of(judged, validation, batch_size=settings.batch_size * 4, at=at)
+                    outputs, targets = outputs_of(judged, validation, batch_size=settings.batch_size * 4)
                     row["validation_loss"] = float(task.loss(outputs, targets))
                     row |= {f"validation_{name}": value for name, value in task.metrics(outputs, targets).items()}
                 row["seconds"] = time.perf_counter() - start
@@ -109,18 +106,22 @@ def train(
 
 @torch.no_grad()
 def outputs_of(
-    model: PathModel, data: PathDataset, *, batch_size: int = 128, at: Any = None
+    model: PathModel, data: PathDataset, *, batch_size: int = 128
 ) -> tuple[Float[Tensor, "... outputs"], Float[Tensor, "..."]]:
-    """Outputs and targets of all data, in their order; targets are empty where there are none."""
+    """Outputs and targets of all data, a row a series or a row a row, in their order; targets are empty where there are none."""
     was_training = model.training
     model.eval()
     outputs, targets = [], []
     for batch in data.loader(batch_size):
         path, y = batch if isinstance(batch, tuple) else (batch, torch.zeros(0))
-        outputs.append(model(path, at=at))
+        outputs.append(model(path, at=_at(data)))
         targets.append(y)
     model.train(was_training)
     return torch.cat(outputs), torch.cat(targets)
+
+
+def _at(data: PathDataset) -> Literal["knots"] | None:
+    return "knots" if data.per_row else None
 
 
 def _epoch(
@@ -131,7 +132,6 @@ def _epoch(
     settings: TrainingSettings,
     optimizer: torch.optim.Optimizer,
     epoch: int,
-    at: str | None,
     result: TrainingResult,
 ) -> float:
     """One pass over the data, in an order that depends on seed and epoch alone; the mean loss."""
@@ -143,7 +143,7 @@ def _epoch(
             path = drop_channels(path, settings.channel_dropout, generator)
         optimizer.zero_grad(set_to_none=True)
         try:
-            loss = task.loss(model(path, at=at), targets)
+            loss = task.loss(model(path, at=_at(training)), targets)
             value = float(loss.detach())
         except SolveError as explosion:
             value, trouble = math.nan, str(explosion)

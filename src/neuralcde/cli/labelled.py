@@ -1,0 +1,103 @@
+"""Series and their labels out of tables: one label a series, or one a row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars
+import torch
+
+from ..series import IrregularSeries
+from .tables import WrongUseError, need_columns, read_table
+
+MOST_CLASSES = 20  # a label with more different numbers is a quantity
+
+
+def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any, Any]]:
+    """The series of the table, and their labels in the same order; the label is never among the channels."""
+    file, id_column, label = Path(known["table"]), known["id"], known["label"]
+    frame = read_table(file)
+    need_columns(frame, file, id=id_column, time=known["time"])
+    if known.get("per_row"):
+        need_columns(frame, file, label=label)
+        if known.get("labels"):
+            raise WrongUseError("--labels has one label a series; with --per-row the label is a column of TABLE.")
+        found = {}
+    elif known.get("labels"):
+        other = Path(known["labels"])
+        found = _labels_of_series(read_table(other), other, id=id_column, label=label)
+    else:
+        found = _labels_of_series(frame, file, id=id_column, label=label)
+    for name in (*known.get("static", ()), *known.get("channels", ())):
+        need_columns(frame, file, static=name)
+    names: dict[str, Any] = {"id": id_column, "time": known["time"], "duplicates": known.get("duplicates", "error")}
+    try:
+        series = IrregularSeries.from_long(
+            frame.drop(label, strict=False),
+            static=[name for name in known.get("static", ()) if name != label],
+            channels=[name for name in known["channels"] if name != label] if known.get("channels") else None,
+            **names,
+        )
+        if known.get("per_row"):
+            return series, _labels_of_rows(frame, label, names)
+    except (TypeError, ValueError) as reason:
+        raise WrongUseError(f"{file}: {reason}") from reason
+    ids = series.ids.tolist()
+    strangers = set(found) - set(ids)
+    if strangers:
+        raise WrongUseError(
+            f"there are labels for {len(strangers)} ids that the table does not have, e.g. {sorted(map(str, strangers))[0]}."
+        )
+    nameless = [name for name in ids if name not in found]
+    if nameless:
+        raise WrongUseError(
+            f"{len(nameless)} of {len(ids)} series have no label, e.g. {nameless[0]!r}; give them one, or leave them out of the table."
+        )
+    return series, np.asarray([found[name] for name in ids])
+
+
+def _labels_of_rows(frame: polars.DataFrame, label: str, names: dict[str, Any]) -> np.ndarray[Any, Any]:
+    """An array of labels for every series, in the order of its rows; None or NaN where there is none."""
+    column = frame[label]
+    classes: polars.Series | None = column.drop_nulls().unique().sort()
+    if column.dtype.is_float() or (column.dtype.is_integer() and column.n_unique() > MOST_CLASSES):
+        classes = None
+    if classes is not None:
+        if names["duplicates"] == "mean":
+            raise WrongUseError("--duplicates mean: labels have no mean; use last.")
+        codes = dict(zip(classes.to_list(), range(len(classes)), strict=True))
+        column = column.replace_strict(codes, default=None, return_dtype=polars.Float64)
+    sorted_rows = IrregularSeries.from_long(
+        frame.select(names["id"], names["time"]).with_columns(column.alias(label)),
+        channels=[label],
+        dtype=torch.float64,
+        **names,
+    )
+    values = sorted_rows.values[:, 0].numpy()
+    if classes is not None:
+        known = ~np.isnan(values)
+        found = np.full(len(values), None, dtype=object)
+        found[known] = np.asarray(classes.to_list(), dtype=object)[values[known].astype(int)]
+        values = found
+    parts = np.empty(len(sorted_rows), dtype=object)
+    parts[:] = np.split(values, sorted_rows.offsets[1:-1].numpy())
+    return parts
+
+
+def _labels_of_series(frame: polars.DataFrame, file: Path, *, id: str, label: str) -> dict[Any, Any]:
+    """The label of every id: one each."""
+    need_columns(frame, file, id=id, label=label)
+    pairs = frame.select(id, label).drop_nulls().unique(maintain_order=True)
+    twice = pairs.filter(pairs[id].is_duplicated())
+    if twice.height:
+        raise WrongUseError(
+            f"{file}: the column {label} has more than one value for {id} {twice[id][0]!r}; a label must be one a series."
+        )
+    return dict(zip(pairs[id].to_list(), pairs[label].to_list(), strict=True))
+
+
+def all_targets(targets: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """One array, where targets are an array a series."""
+    return np.concatenate(targets) if targets.dtype == object and isinstance(targets[0], np.ndarray) else targets
