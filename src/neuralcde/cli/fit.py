@@ -15,6 +15,8 @@ from sklearn.model_selection import train_test_split
 
 from ..estimators import NeuralCDEClassifier, NeuralCDERegressor
 from ..report import record_run
+from ..train import Processes
+from ..train.checkpoints import write_atomically
 from .errors import ends_well
 from .labelled import MOST_CLASSES, all_targets, read_series
 from .options import EstimatorOptions, given, read_config, write_config
@@ -124,9 +126,13 @@ def fit(
         parameters.pop("class_weight", None)
     parameters.setdefault("verbose", 1)
     estimator = estimator_class(**parameters | {"random_state": chosen})
-    print(f"{series}\n{kind}: {len(training)} series train, {len(test)} test", flush=True)
+    first = Processes.current().first  # of those that torchrun started, the one that speaks and writes
+    if first:
+        print(f"{series}\n{kind}: {len(training)} series train, {len(test)} test", flush=True)
     out.mkdir(parents=True, exist_ok=True)
     estimator.fit(series[training], targets[training], folder=out / "training", resume=resume)
+    if not first:
+        return
     if estimator.interrupted_:
         print("Interrupted: the best model so far is kept.")
     estimator.save(out)
@@ -145,7 +151,8 @@ def fit(
         "best_epoch": estimator.best_epoch_,
     }
     record_run(out, estimator, series, targets, test=test, outputs=outputs)
-    (out / "metrics.json").write_text(json.dumps({"test": metrics, "series": len(test), "cost": cost}, indent=1) + "\n")
+    found = {"test": metrics, "series": len(test), "cost": cost}
+    write_atomically(out / "metrics.json", (json.dumps(found, indent=1) + "\n").encode())
     for name, value in metrics.items():
         print(f"test {name:20}{value:.4f}")
     print(f"model: {out}")

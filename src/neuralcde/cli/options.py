@@ -14,6 +14,7 @@ from cyclopts import Parameter
 from ..estimators import NeuralCDEClassifier
 from ..estimators.path_estimator import PathEstimator
 from ..train import TrainingSettings
+from ..train.checkpoints import write_atomically
 from .tables import WrongUseError
 
 TYPES: dict[str, Any] = {"class_weight": Literal["balanced"], "random_state": int}
@@ -75,4 +76,4 @@ def read_config(file: Path) -> dict[str, Any]:
 def write_config(file: Path, config: dict[str, Any]) -> None:
     """The options as TOML, those of None left out; JSON's strings, numbers, truths and lists are TOML's."""
     lines = [f"{name} = {json.dumps(value)}" for name, value in config.items() if value is not None]
-    file.write_text("\n".join(lines) + "\n")
+    write_atomically(file, ("\n".join(lines) + "\n").encode())

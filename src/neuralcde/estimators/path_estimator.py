@@ -20,7 +20,7 @@ from ..paths import ControlPath, PathDataset
 from ..series import IrregularSeries, ragged
 from ..solve import AtKnots, FixedSteps
 from ..tasks import Task, missing_targets
-from ..train import TrainingSettings, outputs_of, train
+from ..train import Processes, TrainingSettings, outputs_of, train
 from .inputs import as_series, as_targets
 from .preparation import Preparation, Scheme
 
@@ -75,7 +75,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
     validation_fraction : float
         Share of the series that training does not see and that decides which epoch is kept; 0 for none.
     device : str
-        "cpu", "cuda", ...
+        "cpu", "cuda", ...; under torchrun "cuda" is each process's own.
     random_state : int, RandomState or None
         For identical results twice.
     verbose : int
@@ -158,7 +158,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         targets = as_targets(y, series, per_row=self.per_row)
         self.task_ = self._make_task(targets[_known(targets)] if self.per_row else targets)
         encoded = self.task_.encode(targets)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = Processes.current().agree(lambda: int(check_random_state(self.random_state).randint(2**31 - 1)))
         training, validation = self._split(None if self.per_row else targets, len(series), seed)
         intensity = bool(series.values.isnan().any()) if self.intensity == "auto" else bool(self.intensity)
         self.preparation_ = Preparation.fit(series[training], intensity=intensity, scheme=self.path)
@@ -193,10 +193,14 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         return targets[known], self.predict(X)[known]
 
     def save(self, folder: str | Path) -> None:
-        """Write the fitted estimator into a folder: weights as safetensors, everything else as JSON. Read it with `nc.load`."""
+        """Write the fitted estimator into a folder: weights as safetensors, everything else as JSON. Read it with `nc.load`.
+
+        Of several processes under torchrun the first one writes.
+        """
         from .saving import save
 
-        save(self, Path(folder))
+        if Processes.current().first:
+            save(self, Path(folder))
 
     def _make_task(self, targets: NDArray[Any]) -> Task:
         raise NotImplementedError

@@ -107,6 +107,12 @@ class MulticlassTask(Task):
         weights = None if self.weights is None else outputs.new_tensor(self.weights)
         return functional.cross_entropy(outputs[known], targets[known].long(), weight=weights)
 
+    def weight(self, targets: Tensor) -> float:
+        """The sum of the weights of their classes."""
+        if self.weights is None:
+            return super().weight(targets)
+        return float(targets.new_tensor(self.weights)[targets[~targets.isnan()].long()].sum())
+
     def probabilities(self, outputs: Tensor) -> NDArray[Any]:
         """(..., classes)."""
         result: NDArray[Any] = outputs.detach().double().softmax(-1).cpu().numpy()

@@ -50,6 +50,10 @@ class Task(ABC):
     def metrics(self, outputs: Float[Tensor, "... outputs"], targets: Float[Tensor, "..."]) -> dict[str, float]:
         """Scikit-learn's metrics of these outputs."""
 
+    def weight(self, targets: Float[Tensor, "..."]) -> float:
+        """How much these targets count against others in a mean: by their number."""
+        return float((~targets.isnan()).sum())
+
     def config(self) -> dict[str, Any]:
         """The task as JSON can hold it."""
         return {"kind": self.kind, **asdict(self)}

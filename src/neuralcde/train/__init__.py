@@ -4,4 +4,5 @@ from .loop import TrainingError as TrainingError
 from .loop import TrainingResult as TrainingResult
 from .loop import outputs_of as outputs_of
 from .loop import train as train
+from .processes import Processes as Processes
 from .settings import TrainingSettings as TrainingSettings

@@ -22,6 +22,7 @@ from ..solve import SolveError
 from ..tasks import Task
 from .channel_dropout import drop_channels
 from .checkpoints import load_state, save_state, write_history
+from .processes import Processes
 from .progress import Progress
 from .settings import TrainingSettings
 
@@ -55,7 +56,7 @@ def train(
 
     Without validation data the last weights are kept. Ctrl-C ends the training, not the program: the best weights so far are
     kept. With a `folder`, `history.jsonl` and a checkpoint are written after every epoch, and `resume` goes on from it to the
-    same result as if nothing had happened.
+    same result as if nothing had happened. Under torchrun every process takes its share of each batch, and the first one writes.
 
     Parameters
     ----------
@@ -66,24 +67,27 @@ def train(
         Where history and checkpoint go; whether to go on from the checkpoint there.
     """
     settings = settings or TrainingSettings()
+    together = Processes.current()
+    together.same_weights(model)
     optimizer = _optimizer(model, settings)
     schedule = _schedule(optimizer, settings)
     averaged = copy.deepcopy(model) if settings.average else None
     result, best, first = TrainingResult(), _weights(model), 0
     file = None if folder is None else Path(folder) / "checkpoint.pt"
-    if resume and file is not None and file.exists():
-        first, best = _restore(load_state(file), model, averaged, optimizer, schedule, result, settings)
-    with Progress(settings.max_epochs, first, verbose=settings.verbose) as progress:
+    state = together.agree(lambda: load_state(file) if resume and file is not None and file.exists() else None)
+    if state is not None:
+        first, best = _restore(state, model, averaged, optimizer, schedule, result, settings)
+    with Progress(settings.max_epochs, first, verbose=settings.verbose if together.first else 0) as progress:
         try:
             for epoch in range(first, settings.max_epochs):
                 if _stalled(result, epoch, settings):
                     break
                 start = time.perf_counter()
-                loss = _epoch(model, averaged, task, training, settings, optimizer, epoch, result)
+                loss = _epoch(model, averaged, task, training, settings, optimizer, epoch, result, together)
                 row: dict[str, Any] = {"epoch": epoch, "loss": loss, "rate": optimizer.param_groups[0]["lr"]}
                 judged = averaged or model
                 if validation is not None:
-                    outputs, targets = outputs_of(judged, validation, batch_size=settings.batch_size * 4)
+                    outputs, targets = outputs_of(judged, validation, settings.batch_size * 4, together)
                     row["validation_loss"] = float(task.loss(outputs, targets))
                     row |= {f"validation_{name}": value for name, value in task.metrics(outputs, targets).items()}
                 row["seconds"] = time.perf_counter() - start
@@ -91,7 +95,7 @@ def train(
                 result.history.append(row)
                 if validation is None or _is_best(result, task):
                     best, result.best_epoch = _weights(judged), epoch
-                if file is not None:
+                if file is not None and together.first:
                     file.parent.mkdir(parents=True, exist_ok=True)
                     save_state(file, _state(model, averaged, optimizer, schedule, result, settings, best))
                     write_history(file.parent / "history.jsonl", result.history)
@@ -106,18 +110,25 @@ def train(
 
 @torch.no_grad()
 def outputs_of(
-    model: PathModel, data: PathDataset, *, batch_size: int = 128
+    model: PathModel, data: PathDataset, batch_size: int = 128, together: Processes | None = None
 ) -> tuple[Float[Tensor, "... outputs"], Float[Tensor, "..."]]:
-    """Outputs and targets of all data, a row a series or a row a row, in their order; targets are empty where there are none."""
+    """Outputs and targets of all data, a row a series or a row a row, in their order; targets are empty where there are none.
+
+    Processes that work `together` take a part each and give the others theirs.
+    """
+    together = together or Processes()
     was_training = model.training
     model.eval()
     outputs, targets = [], []
-    for batch in data.loader(batch_size):
-        path, y = batch if isinstance(batch, tuple) else (batch, torch.zeros(0))
+    mine = torch.arange(len(data)).tensor_split(together.size)[together.rank]
+    for batch in torch.split(mine, batch_size) if len(mine) else ():
+        part = data[batch]
+        path, y = part if isinstance(part, tuple) else (part, torch.zeros(0))
         outputs.append(model(path, at=_at(data)))
         targets.append(y)
     model.train(was_training)
-    return torch.cat(outputs), torch.cat(targets)
+    parts = together.gather((outputs, targets))
+    return torch.cat([x for part, _ in parts for x in part]), torch.cat([y for _, part in parts for y in part])
 
 
 def _at(data: PathDataset) -> Literal["knots"] | None:
@@ -133,39 +144,54 @@ def _epoch(
     optimizer: torch.optim.Optimizer,
     epoch: int,
     result: TrainingResult,
+    together: Processes,
 ) -> float:
-    """One pass over the data, in an order that depends on seed and epoch alone; the mean loss."""
+    """One pass over the data, in an order that depends on seed and epoch alone; the mean loss.
+
+    A batch is shared among the processes, and every share's mean counts by how many targets it is of: the gradient is that of
+    the whole batch, whatever the number of processes.
+    """
     model.train()
     generator = torch.Generator().manual_seed(settings.seed * 1_000_003 + epoch)
-    total, count, in_a_row = 0.0, 0, 0
-    for path, targets in training.loader(settings.batch_size, shuffle=True, generator=generator):
+    total, count, in_a_row = 0.0, 0.0, 0
+    for batch in torch.split(torch.randperm(len(training), generator=generator), settings.batch_size):
+        mine = together.share(batch)
+        path, targets = training[mine if len(mine) else batch[:1]]
         if settings.channel_dropout:
             path = drop_channels(path, settings.channel_dropout, generator)
         optimizer.zero_grad(set_to_none=True)
+        weight = task.weight(targets) if len(mine) else 0.0
+        trouble = ""
         try:
-            loss = task.loss(model(path, at=_at(training)), targets)
+            outputs = model(path, at=_at(training))
+            loss = task.loss(outputs, targets) if weight else 0.0 * outputs.sum()
             value = float(loss.detach())
         except SolveError as explosion:
             value, trouble = math.nan, str(explosion)
-        else:
-            trouble = f"the loss is {value}"
-        if not math.isfinite(value):
+        bad = not math.isfinite(value)
+        value, whole, troubled = together.sum(0.0 if bad else value * weight, weight, bad)
+        if troubled:
             result.skipped_batches += 1
             in_a_row += 1
             if in_a_row >= settings.skipped_in_a_row:
-                raise TrainingError(_no_way_on(in_a_row, path, trouble))
+                raise TrainingError(_no_way_on(in_a_row, path, trouble or "the loss is not a finite number."))
             continue
         in_a_row = 0
+        if not whole:  # no target of the batch is known
+            continue
+        loss = loss * (weight / whole)
         if settings.weight_penalty:
-            loss = loss + settings.weight_penalty * sum(parameter.norm() for parameter in penalised(model))
-        loss.backward()  # type: ignore[no-untyped-call]
+            norms = sum(parameter.norm() for parameter in penalised(model))
+            loss = loss + settings.weight_penalty / together.size * norms
+        loss.backward()
+        together.sum_gradients(model)
         if settings.clip is not None:
             nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
         optimizer.step()
         if averaged is not None:
             result.steps += 1
             _average(averaged, model, min(settings.average, (1 + result.steps) / (10 + result.steps)))
-        total, count = total + value * len(path), count + len(path)
+        total, count = total + value, count + whole
     return total / count if count else math.nan
 
 

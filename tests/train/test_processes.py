@@ -1,0 +1,141 @@
+"""Several processes train as one does: torchrun with gloo on this machine."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+
+import neuralcde as nc
+from neuralcde.tasks import classification_task
+from neuralcde.train import Processes, TrainingSettings, train
+
+torch_distributed = pytest.importorskip("torch.distributed")
+SETTINGS = TrainingSettings(max_epochs=3, batch_size=11, learning_rate=1e-2, weight_penalty=1e-2, clip=0.5, verbose=0)
+
+
+def run_together(script, *arguments, count=2):
+    """Run a script in several processes."""
+    file = Path(arguments[0]) / "script.py"
+    file.write_text(textwrap.dedent(script))
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}", str(file)]
+    tests = str(Path(__file__).parent.parent)
+    done = subprocess.run(
+        [*launch, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": tests, "PYTHONWARNINGS": "default"},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def problem(kind, count=23, seed=0):
+    """Series of different lengths; a class of three a series (weighted), or a class of two a row, some of them not known."""
+    generator = torch.Generator().manual_seed(seed)
+    pairs = []
+    for k in range(count):
+        times = torch.rand(5 + k % 7, generator=generator, dtype=torch.float64).cumsum(0)
+        pairs.append((times, torch.sin(times * (1 + k % 3))[:, None].float()))
+    path = nc.linear(nc.IrregularSeries.from_list(pairs).with_channels().to(torch.float64))
+    if kind == "series":
+        y = [k % 3 if k < 20 else 0 for k in range(count)]
+        task = classification_task(y, "balanced")
+        return task, nc.PathDataset(path, task.encode(y))
+    y = (path.series.values[:, 1] > 0).double()
+    y[::3] = torch.nan
+    return classification_task([0, 1]), nc.PathDataset(path, y, per_row=True)
+
+
+def trained(kind, folder=None):
+    """A model and its history; every process starts from other weights, and the first one's count."""
+    task, data = problem(kind)
+    torch.manual_seed(1 + Processes.current().rank)
+    model = nc.NeuralCDE(2, task.outputs, hidden=6, width=8, depth=1).double()
+    result = train(model, task, data, problem(kind, 11, seed=5)[1], SETTINGS, folder=folder)
+    return model, result.history
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory):
+    """What two processes left behind: weights, history and gradients."""
+    folder = tmp_path_factory.mktemp("together")
+    run_together(
+        """
+        import sys, torch
+        from pathlib import Path
+        from train.test_processes import gradients, trained
+        from neuralcde.train import Processes
+        folder, together = Path(sys.argv[1]), Processes.current()
+        for kind in ("series", "rows"):
+            model, _ = trained(kind, folder / kind)
+            torch.save(model.state_dict(), folder / f"{kind}{together.rank}.pt")
+        model = gradients("ddp", together)
+        torch.save([p.grad for p in model.parameters()], folder / f"gradients{together.rank}.pt")
+        """,
+        folder,
+    )
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["series", "rows"])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_they_train_as_one_process_does(kind, rank, together):
+    """Batches of 11 and a last one of 1 do not divide by the number of processes; targets are weighted, or not known."""
+    alone, history = trained(kind)
+    weights = torch.load(together / f"{kind}{rank}.pt", weights_only=True)
+    for name, value in alone.state_dict().items():
+        torch.testing.assert_close(weights[name], value, rtol=1e-9, atol=1e-11)
+    rows = [json.loads(line) for line in (together / kind / "history.jsonl").read_text().splitlines()]
+    for row, wanted in zip(rows, history, strict=True):
+        assert {k: v for k, v in row.items() if k != "seconds"} == pytest.approx(
+            {k: v for k, v in wanted.items() if k != "seconds"}, rel=1e-9
+        )
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_gradients_through_ddp_are_those_of_the_doubled_batch(rank, together):
+    """Torch's own DistributedDataParallel, for loops that people write themselves."""
+    alone = gradients("alone", Processes())
+    found = torch.load(together / f"gradients{rank}.pt", weights_only=True)
+    for gradient, parameter in zip(found, alone.parameters(), strict=True):
+        torch.testing.assert_close(gradient, parameter.grad, rtol=1e-10, atol=1e-13)
+
+
+def gradients(how, together):
+    """Of a batch of sixteen, by one process or by two that have eight each."""
+    task, data = problem("series")
+    torch.manual_seed(4)
+    model = nc.NeuralCDE(2, task.outputs, hidden=6, width=8, depth=1).double()
+    wrapped = torch.nn.parallel.DistributedDataParallel(model) if how == "ddp" else model
+    path, y = data[together.share(torch.arange(16))]
+    loss = torch.nn.functional.cross_entropy(wrapped(path), y.long())
+    loss.backward()
+    return model
+
+
+def test_the_command_line_under_torchrun(tmp_path):
+    generator = torch.Generator().manual_seed(0)
+    rows = ["stay,hour,pulse,outcome"]
+    for k in range(20):
+        for t in range(6):
+            rows.append(f"s{k},{t},{float(torch.randn((), generator=generator)) + k % 2},{'ill' if k % 2 else 'well'}")
+    (tmp_path / "vitals.csv").write_text("\n".join(rows))
+    said = run_together(
+        """
+        import sys
+        from neuralcde.cli import main
+        folder = sys.argv[1]
+        names = ["--id", "stay", "--time", "hour", "--label", "outcome", "--out", f"{folder}/model"]
+        sys.argv = ["neuralcde", "fit", f"{folder}/vitals.csv", *names, "--max-epochs", "2", "--hidden", "4"]
+        main()
+        """,
+        tmp_path,
+    )
+    assert said.count("test auroc") == 1
+    assert nc.load(tmp_path / "model").n_iter_ == 2
