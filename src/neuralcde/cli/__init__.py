@@ -23,6 +23,7 @@ def main() -> None:
     )
     app.command("neuralcde.cli.fit:fit", name="fit", help="Train a model on a long table of measurements and save it.")
     app.command("neuralcde.cli.predict:predict", name="predict", help="Predict with a saved model.")
+    app.command("neuralcde.cli.report:report", name="report", help="Write one page about a saved model and its test.")
     app.command("neuralcde.cli.info:info", name="info", help="Print version, engine, instruction set and threads.")
     app.command("neuralcde.cli.demo:demo", name="demo", help="Draw the paths of a small irregular series.")
     app()

@@ -1,4 +1,5 @@
 """Numbers and pictures for people."""
 
+from .page import write_report as write_report
 from .paths import draw_paths as draw_paths
 from .record import record_run as record_run

@@ -1,0 +1,28 @@
+"""`neuralcde report`: one page about a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..report.page import write_page
+from ..report.run import read_run
+from .errors import ends_well
+from .tables import WrongUseError
+
+
+@ends_well
+def report(folder: Path, *, debug: bool = False) -> None:
+    """Write report.html into a folder that `neuralcde fit` wrote: the data, the learning, the test, three examples, the cost.
+
+    Parameters
+    ----------
+    folder
+        The model's folder.
+    debug
+        Show where an error happened.
+    """
+    try:
+        run = read_run(folder)
+    except (FileNotFoundError, ValueError) as reason:
+        raise WrongUseError(str(reason)) from reason
+    print(f"report: {write_page(run, folder / 'report.html')}")

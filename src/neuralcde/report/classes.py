@@ -1,0 +1,218 @@
+"""Figures of a classifier's test: ROC, precision and recall, calibration, confusion; areas of several labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import confusion_matrix, precision_recall_curve, roc_auc_score, roc_curve
+
+from .figure import DARK, DOTS, GREY, LINE, Drawing, draw
+from .run import Run
+from .wording import percent, score, short
+
+Array = NDArray[Any]
+CURVE = 400  # points of a curve
+CLASSES = 24  # of a confusion matrix; the rarest of more go together
+DASHED = {"color": GREY, "linewidth": 1.0, "linestyle": (0, (4, 3))}
+
+
+def binary_figures(run: Run) -> list[Drawing]:
+    """ROC, precision against recall, calibration; none where the test has one class only."""
+    truth, p = known_probabilities(run)
+    yes, share = truth == 1, float((truth == 1).mean())
+    if not 0 < share < 1:
+        return []
+    no_name, yes_name = (short(name, 20) for name in run.names)
+    area = float(roc_auc_score(yes, p[:, 1]))
+
+    def roc(axes: Any) -> None:
+        false, true, _ = roc_curve(yes, p[:, 1])
+        axes.plot([0, 1], [0, 1], **DASHED)
+        axes.plot(*thin(false, true), color=LINE)
+        found = p[:, 1] > 0.5
+        axes.plot(found[~yes].mean(), found[yes].mean(), "o", color=DOTS, markersize=6)
+        axes.set(xlabel=f"false alarms: share of {no_name}", ylabel=f"found: share of {yes_name}")
+        _unit_square(axes)
+
+    def precision(axes: Any) -> None:
+        right, found, _ = precision_recall_curve(yes, p[:, 1])
+        axes.axhline(share, **DASHED)
+        axes.plot(*thin(found, right), color=LINE, drawstyle="steps-post")
+        alarms = p[:, 1] > 0.5
+        if alarms.any():
+            axes.plot(alarms[yes].mean(), yes[alarms].mean(), "o", color=DOTS, markersize=6)
+        axes.set(xlabel=f"found: share of {yes_name}", ylabel="right alarms: share of alarms")
+        _unit_square(axes)
+
+    return [
+        draw(
+            "ROC curve",
+            f"The nearer to the top left corner the better: of a pair of {run.cases}, one {yes_name} and one {no_name}, the first is "
+            f"ranked higher in {percent(area)} of pairs. Dashed: guessing. Dot: alarms at a probability above one half.",
+            roc,
+        ),
+        draw(
+            "Precision and recall",
+            f"The nearer to the top right corner the better; it tells more than ROC where a class is rare. Dashed: guessing, as "
+            f"{percent(share)} of the test {run.cases} are {yes_name}. Dot: as before.",
+            precision,
+        ),
+        calibration_figure(
+            f"Of the {run.cases} given a chance of {yes_name} of about 30 %, are 30 % {yes_name}? Dots on the diagonal say yes; below "
+            "it the model promises too much. Bars: 95 % intervals.",
+            p[:, 1],
+            yes,
+            xlabel=f"predicted chance of {yes_name}",
+            ylabel=f"share that is {yes_name}",
+        ),
+    ]
+
+
+def multiclass_figures(run: Run) -> list[Drawing]:
+    """The confusion matrix, and the calibration of the answers."""
+    truth, p = known_probabilities(run)
+    found = p.argmax(1)
+    names, pairs = pooled(run.names, truth, found)
+    counts = confusion_matrix(*pairs, labels=range(len(names)))
+    shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
+    size = len(names)
+    longest = max(len(name) for name in names)
+    side = 1.1 + 0.05 * longest + max(0.29 * size, 1.8)
+
+    def confusion(axes: Any) -> None:
+        axes.pcolormesh(shares, cmap="Blues", vmin=0, vmax=1.15, edgecolors="white", linewidth=0.8)
+        for row, column in zip(*np.nonzero(counts), strict=True):
+            light = shares[row, column] > 0.55
+            axes.text(
+                column + 0.5,
+                row + 0.52,
+                f"{counts[row, column]}",
+                ha="center",
+                va="center",
+                color="white" if light else DARK,
+                fontsize=8 if size <= 12 else 7,
+            )
+        axes.set_xticks(np.arange(size) + 0.5, names, rotation=90 if longest > 2 else 0)
+        axes.set_yticks(np.arange(size) + 0.5, names)
+        axes.set(xlabel="predicted", ylabel="true", aspect="equal")
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        axes.grid(visible=False)
+        axes.invert_yaxis()
+
+    right = found == truth
+    return [
+        draw(
+            "Confusion matrix",
+            f"A row for every true class, with the number of test {run.cases} by what was predicted: right answers lie on the diagonal; a "
+            "dark cell beside it is a pair of classes that the model mixes up.",
+            confusion,
+            size=(side, side * 0.94),
+            wide=size > 8,
+        ),
+        calibration_figure(
+            "Of the answers given with a chance of about 80 %, are 80 % right? Dots on the diagonal say yes; below it the model is "
+            "surer than it should be. Bars: 95 % intervals.",
+            p.max(1),
+            right,
+            xlabel="predicted chance of the answer",
+            ylabel="share of right answers",
+        ),
+    ]
+
+
+def mistakes(run: Run, most: int = 8) -> list[dict[str, Any]]:
+    """The most frequent pairs of true and predicted class that differ."""
+    truth, p = known_probabilities(run)
+    wrong = p.argmax(1) != truth
+    pairs, counts = np.unique(np.stack([truth, p.argmax(1)])[:, wrong], axis=1, return_counts=True)
+    order = np.argsort(-counts, kind="stable")[:most]
+    return [
+        {
+            "true": run.names[pairs[0, k]],
+            "predicted": run.names[pairs[1, k]],
+            "count": int(counts[k]),
+            "of": int((truth == pairs[0, k]).sum()),
+        }
+        for k in order
+    ]
+
+
+def multilabel_figures(run: Run, most: int = 30) -> list[Drawing]:
+    """The area under the ROC curve of every label."""
+    truth, outputs = run.targets.numpy(), run.outputs.numpy()
+    areas = []
+    for k in range(truth.shape[1]):
+        known = ~np.isnan(truth[:, k])
+        if len(set(truth[known, k].tolist())) == 2:
+            areas.append((float(roc_auc_score(truth[known, k], outputs[known, k])), short(run.names[k])))
+    areas = sorted(areas)[-most:]
+    if not areas:
+        return []
+
+    def bars(axes: Any) -> None:
+        axes.barh([name for _, name in areas], [area - 0.5 for area, _ in areas], left=0.5, color=LINE, height=0.65)
+        for place, (area, _) in enumerate(areas):
+            axes.text(max(area, 0.5) + 0.01, place, score(area), va="center", fontsize=8)
+        axes.axvline(0.5, **DASHED)
+        axes.set(xlabel="AUROC", xlim=(min(0.45, areas[0][0] - 0.02), 1.1))
+        axes.grid(visible=False, axis="y")
+
+    see = "The further to the right the better a label is told; the dashed line is guessing."
+    return [draw("AUROC of every label", see, bars, size=(3.9, 1.2 + 0.25 * len(areas)))]
+
+
+def calibration_figure(see: str, p: Array, yes: Array, *, xlabel: str, ylabel: str) -> Drawing:
+    """Shares of yes among cases with like probabilities, with Wilson's intervals."""
+    edges = np.unique(np.quantile(p, np.linspace(0, 1, min(10, max(2, len(p) // 15)) + 1)))
+    group = np.clip(np.searchsorted(edges, p, side="right") - 1, 0, max(len(edges) - 2, 0))
+    size = np.bincount(group)
+    there = size > 0
+    mean, share = np.bincount(group, p)[there] / size[there], np.bincount(group, yes)[there] / size[there]
+    z, size = 1.96, size[there]
+    centre = (share + z**2 / (2 * size)) / (1 + z**2 / size)
+    half = z / (1 + z**2 / size) * np.sqrt(share * (1 - share) / size + z**2 / (4 * size**2))
+    reach = np.stack([share - (centre - half), centre + half - share]).clip(min=0)
+
+    def paint(axes: Any) -> None:
+        axes.plot([0, 1], [0, 1], **DASHED)
+        axes.errorbar(mean, share, yerr=reach, color=LINE, ecolor=GREY, elinewidth=1, marker="o", markersize=4.5)
+        axes.set(xlabel=xlabel, ylabel=ylabel)
+        _unit_square(axes)
+
+    return draw("Calibration", see, paint)
+
+
+def known_probabilities(run: Run) -> tuple[NDArray[np.int64], Array]:
+    """Places of the true classes and probabilities, where the truth is known."""
+    truth = run.targets.numpy()
+    known = ~np.isnan(truth)
+    p: Array = run.estimator.task_.probabilities(run.outputs)  # type: ignore[attr-defined]
+    return truth[known].astype(np.int64), p[known]
+
+
+def pooled(names: list[str], truth: Array, found: Array) -> tuple[list[str], tuple[Array, Array]]:
+    """Names that fit, and classes of which the rarest go together where there are too many for a picture."""
+    if len(names) <= CLASSES:
+        return [short(name, 16) for name in names], (truth, found)
+    common = np.sort(np.argsort(-np.bincount(truth, minlength=len(names)), kind="stable")[: CLASSES - 1])
+    place = np.full(len(names), CLASSES - 1)
+    place[common] = np.arange(CLASSES - 1)
+    rest = f"{len(names) - len(common)} others"
+    return [*(short(names[k], 16) for k in common), rest], (place[truth], place[found])
+
+
+def thin(x: Array, y: Array) -> tuple[Array, Array]:
+    """No more points of a curve than can be seen."""
+    if len(x) <= CURVE:
+        return x, y
+    chosen = np.unique(np.linspace(0, len(x) - 1, CURVE).round().astype(int))
+    return x[chosen], y[chosen]
+
+
+def _unit_square(axes: Any) -> None:
+    axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "0.25", "0.5", "0.75", "1"])
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "0.25", "0.5", "0.75", "1"])

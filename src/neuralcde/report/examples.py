@@ -1,0 +1,209 @@
+"""Three test series: what was observed, the path X that the model sees, and what it predicts as time goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..series import IrregularSeries
+from ..series.tables import static_columns
+from ..tasks import BinaryTask, MulticlassTask, RegressionTask
+from .clock import Clock, clock_of
+from .figure import COLOURS, DARK, DOTS, GREY, LINE, WIDTH, Drawing, draw
+from .run import Run
+from .wording import number, percent, short
+
+Array = NDArray[Any]
+CHANNELS = 4  # that are drawn
+DENSE = 400  # points of a path, beside its knots
+DRAWN = 400  # observations of a channel, and times of a prediction
+LINES = 4  # classes, labels or targets of which the prediction is drawn
+
+
+def example_figures(run: Run) -> list[Drawing]:
+    """A figure for each example."""
+    chosen = telling_channels(run)
+    return [
+        _figure(run, run.examples[[k]], position, role, chosen)
+        for k, (position, role) in enumerate(run.data["examples"])
+    ]
+
+
+def telling_channels(run: Run) -> list[int]:
+    """The channels without which the outputs for the examples would differ the most, in the order of the table."""
+    examples, estimator = run.examples, run.estimator
+    there = [k for k in range(examples.channels) if bool(examples.observed[:, k].any())]
+    if len(there) <= CHANNELS:
+        return there
+    outputs = estimator._outputs(examples)
+    changes = []
+    for k in there:
+        values = examples.values.clone()
+        values[:, k] = torch.nan
+        without = estimator._outputs(dataclasses.replace(examples, values=values))
+        changes.append(float((without - outputs).abs().sum()))
+    return sorted(there[k] for k in np.argsort(changes)[-CHANNELS:])
+
+
+def _figure(run: Run, series: IrregularSeries, position: int, role: str, channels: list[int]) -> Drawing:
+    times = series.times.numpy()
+    clock = clock_of(series.format, float(times[0]), float(times[-1]))
+    t, path = path_of(run, series)
+    observed = series.values.numpy()
+    rows = _spread(len(times), DRAWN)
+
+    def paint(panels: Any) -> None:
+        panels = panels if isinstance(panels, list) else [panels]
+        for axes, k in zip(panels, channels, strict=False):
+            axes.plot(_shown(t, clock), path[:, k], color=LINE, linewidth=1.2)
+            axes.plot(_shown(times, clock)[rows], observed[rows, k], "o", color=DOTS, markersize=3.2)
+            axes.set_title(short(series.channel_names[k], 44))
+            axes.yaxis.get_major_locator().set_params(nbins=4)
+        _prediction(panels[-1], run, series, position, clock)
+        panels[-1].set_xlabel(clock.label)
+        if len(times) == 1:
+            panels[-1].set_xticks(_shown(times, clock))
+
+    title, see = _words(run, series, position, role, clock)
+    size = (WIDTH, 0.55 + 0.98 * len(channels) + 1.45)
+    return draw(title, see, paint, rows=len(channels) + 1, size=size)
+
+
+def path_of(run: Run, series: IrregularSeries) -> tuple[Array, Array]:
+    """Times, and the data channels of X in the user's units there; at a knot before and after it."""
+    preparation = run.estimator.preparation_
+    prepared = preparation.series(series.to(torch.float32))
+    path = preparation.path(prepared)
+    knots = path.knots
+    inside = torch.linspace(float(knots[0]), float(knots[-1]), DENSE, dtype=torch.float64)[1:-1]
+    if len(knots) > DENSE:
+        knots = knots[_spread(len(knots), DENSE)]
+    t = torch.cat([inside, knots, knots])
+    values = torch.cat([path.evaluate(inside), path.evaluate(knots, side="left"), path.evaluate(knots)], dim=1)[0]
+    order = t.argsort(stable=True)
+    data = [k for k, role in enumerate(prepared.roles) if role == "data"]
+    scaler = preparation.scaler
+    raw = values[order][:, data].double() * scaler.scale_ + scaler.mean_
+    return (t[order] * scaler.time_scale_).numpy(), raw.numpy()
+
+
+def _prediction(axes: Any, run: Run, series: IrregularSeries, position: int, clock: Clock) -> None:
+    """The last panel: what is predicted after each row."""
+    task = run.estimator.task_
+    times = series.times.numpy()
+    rows = _spread(len(times), DRAWN)
+    outputs = run.estimator._outputs_at(series, times[rows])[0]
+    truth = run.targets[run.rows_of(position)].numpy()
+    look = {"linewidth": 1.5, "marker": "o" if len(rows) <= 60 else "", "markersize": 2.6}
+    t = _shown(times, clock)
+
+    def truths(values: Array, colour: str) -> None:
+        if len(values) == 1:
+            axes.axhline(values[0], color=colour, linewidth=1.1, linestyle=(0, (4, 3)))
+        else:
+            axes.plot(t[rows], values[rows], color=colour, linewidth=1.1, linestyle=(0, (4, 3)))
+
+    if isinstance(task, RegressionTask):
+        several = len(task.means) > 1
+        scale, mean = (np.ones(1), np.zeros(1)) if several else (np.array(task.scales), np.array(task.means))
+        for k, name in enumerate(run.names[:LINES]):
+            colour = COLOURS[k] if several else DARK
+            axes.plot(t[rows], outputs[:, k].numpy() * scale[0] + mean[0], color=colour, label=short(name, 18), **look)
+            truths(truth[:, k] * scale[0] + mean[0], colour)
+        unit = " (standard deviations from the mean)" if several else ""
+        axes.set_title(f"predicted {'targets' if several else short(run.label)}, dashed: true{unit}")
+        if several:
+            axes.legend()
+        return
+    p = task.probabilities(outputs)  # type: ignore[attr-defined]
+    axes.set(ylim=(-0.04, 1.04))
+    axes.set_yticks([0, 0.5, 1], ["0", "½", "1"])
+    if isinstance(task, BinaryTask):
+        axes.plot(t[rows], p[:, 1], color=DARK, **look)
+        if len(truth) > 1:
+            truths(truth, GREY)
+        dashed = ", dashed: true" if len(truth) > 1 else ""
+        axes.set_title(f"predicted chance of {short(run.names[1], 24)}{dashed}")
+        return
+    if isinstance(task, MulticlassTask):
+        told = np.unique(truth[~np.isnan(truth)].astype(int)).tolist() if len(truth) == 1 else []
+        likely = np.argsort(-p.max(0), kind="stable")
+        chosen = [*told, *(k for k in likely[: LINES - len(told)] if k not in told)]
+    else:
+        chosen = np.argsort(-p[-1], kind="stable")[:LINES].tolist()
+    for place, k in enumerate(chosen):
+        axes.plot(t[rows], p[:, k], color=COLOURS[place], label=short(run.names[k], 14), **look)
+    axes.set_title("predicted chance")
+    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.42), ncols=LINES, columnspacing=1.0, handlelength=1.2)
+
+
+def _words(run: Run, series: IrregularSeries, position: int, role: str, clock: Clock) -> tuple[str, str]:
+    """Title and sentence of an example."""
+    task, name = run.estimator.task_, short(series.ids[0], 40)
+    part = run.rows_of(position)
+    truth, outputs = run.targets[part].numpy(), run.outputs[part]
+    observed = int(series.observed.sum())
+    facts = [f"{len(series.times):,} rows, {observed:,} values"]
+    if clock.since:
+        facts.append(f"start {clock.since}")
+    features = static_columns(series.static.numpy(), series.format)
+    facts += [f"{short(key)} {_value(column[0])}" for key, column in features[:6]]
+    if run.estimator.per_row:
+        return f"{name}: {_title(role)}", f"Judged by its mean loss. {'; '.join(facts)}."
+    if isinstance(task, RegressionTask):
+        pairs = [
+            f"{short(key)}: predicted {number(float(found))}, true {number(float(true))}"
+            for key, found, true in zip(
+                run.names[:LINES],
+                np.ravel(task.decode(outputs)),
+                truth[0] * np.array(task.scales) + np.array(task.means),
+                strict=False,
+            )
+        ]
+        told = "; ".join(pairs)
+    elif isinstance(task, BinaryTask | MulticlassTask):
+        p = task.probabilities(outputs)[0]
+        true, found = int(truth[0]), int(p.argmax())
+        right = (
+            "rightly" if true == found else f"wrongly: it is {short(run.names[true])}, which gets {percent(p[true])}"
+        )
+        told = f"predicted {short(run.names[found])} with {percent(p[found])}, {right}"
+        role = (
+            {"surest": "sure and right", "typical": "typical", "worst": "the least sure"}
+            if true == found
+            else {
+                "surest": "the best of its class, missed",
+                "typical": "typical, and missed",
+                "worst": "the worst mistake",
+            }
+        )[role]
+    else:
+        p = task.probabilities(outputs)[0]  # type: ignore[attr-defined]
+        yes = [short(run.names[k]) for k in np.flatnonzero(truth[0] == 1)[:6]]
+        told = (
+            f"true: {', '.join(yes) or 'none'}; likeliest: {short(run.names[int(p.argmax())])} with {percent(p.max())}"
+        )
+    return f"{name}: {_title(role)}", f"{told[0].upper()}{told[1:]}. {'; '.join(facts)}."
+
+
+def _title(role: str) -> str:
+    return {"surest": "the best", "typical": "a typical one", "worst": "the worst"}.get(role, role)
+
+
+def _value(item: Any) -> str:
+    if isinstance(item, str):
+        return short(item)
+    return "unknown" if item is None else number(float(item))
+
+
+def _shown(times: Array, clock: Clock) -> Array:
+    return (times - clock.start) * clock.factor
+
+
+def _spread(size: int, most: int) -> Array:
+    """Positions from the first to the last, at most so many."""
+    return np.arange(size) if size <= most else np.unique(np.linspace(0, size - 1, most).round().astype(int))

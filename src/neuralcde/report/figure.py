@@ -1,0 +1,107 @@
+"""Figures as SVG that lies inside a page: one look, text that stays text, names that are nothing but names."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+LINE, DOTS, DARK, GREY = "#1f6f8b", "#d1495b", "#22333b", "#8a9499"
+COLOURS = (LINE, "#e08e1b", "#6a8d3f", "#7a5c9e", DOTS, DARK)  # of several lines in one figure
+WIDTH, HEIGHT = 3.9, 2.9  # inches: three beside each other on a desk, one on a phone
+LOOK: dict[Any, Any] = {
+    "axes.edgecolor": GREY,
+    "axes.grid": True,
+    "axes.labelcolor": DARK,
+    "axes.labelsize": 9.5,
+    "axes.linewidth": 0.8,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlecolor": DARK,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 9.5,
+    "figure.facecolor": "none",
+    "font.size": 9.5,
+    "grid.alpha": 0.25,
+    "legend.fontsize": 9,
+    "legend.frameon": False,
+    "lines.linewidth": 1.5,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "neuralcde",
+    "text.color": DARK,
+    "text.parse_math": False,  # a channel may be called "cost in $"
+    "xtick.color": DARK,
+    "xtick.labelsize": 8.5,
+    "ytick.color": DARK,
+    "ytick.labelsize": 8.5,
+}
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure of the page.
+
+    Parameters
+    ----------
+    title
+        What it shows.
+    see
+        What a person should see in it, in a sentence.
+    svg
+        The picture.
+    wide
+        Whether it needs the width of the page; on a phone it then scrolls in its own box.
+    """
+
+    title: str
+    see: str
+    svg: Markup
+    wide: bool = False
+
+
+def draw(
+    title: str,
+    see: str,
+    paint: Callable[[Any], None],
+    *,
+    rows: int = 1,
+    size: tuple[float, float] = (WIDTH, HEIGHT),
+    wide: bool = False,
+) -> Drawing:
+    """A drawing of what `paint` does to the axes; to a list of them, one below the other, where there are several `rows`."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(LOOK), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # the reader's fonts draw the text, whatever its script
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0]
+        paint(axes[0] if rows == 1 else list(axes))
+        file = io.StringIO()
+        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(file, format="svg", metadata=nothing)
+    return Drawing(title, see, inline_svg(file.getvalue(), label=title), wide)
+
+
+def inline_svg(text: str, *, label: str) -> Markup:
+    """SVG as a part of HTML: without what only a file needs, with ids of its own and a label that is read aloud."""
+    own = hashlib.sha256(f"{label}{text}".encode()).hexdigest()[:8]
+    width, height = re.findall(r'viewBox="0 0 (\S+) (\S+)"', text)[0]
+    body = text[text.index(">", text.index("<svg")) + 1 :]
+    body = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>", "", body, flags=re.DOTALL)
+
+    def mend(tag: re.Match[str]) -> str:  # text is escaped, so that no name of a user's can be a tag
+        found = re.sub(r"font-family:[^;\"]*;?|transform=\"rotate\(-0 [^\"]*\"", "", tag[0])
+        found = re.sub(r'(<g\b[^>]*?) id="[^"]*"', r"\1", found).replace("xlink:href", "href")
+        found = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{own}-", found)
+        return re.sub(r"(\d\.\d\d)\d+", r"\1", " ".join(found.split()))
+
+    body = re.sub(r"<[^<>]+>", mend, body)
+    body = re.sub(r">\s+<", "><", body).strip()
+    return Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}').format(width, height, label, Markup(body))

@@ -1,0 +1,51 @@
+"""Figures of the training: losses, and the metric that chose the epoch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..estimators.path_estimator import PathEstimator
+from .figure import DARK, DOTS, LINE, Drawing, draw
+from .wording import metric_title, score
+
+
+def learning_curves(estimator: PathEstimator) -> list[Drawing]:
+    """The losses over the epochs; and the validation metric, where there was validation."""
+    history, best = estimator.history_, estimator.best_epoch_
+    epochs = [row["epoch"] + 1 for row in history]
+    validated = bool(history) and "validation_loss" in history[0]
+    dots = {"marker": "o", "markersize": 3} if len(epochs) < 25 else {}
+
+    def mark(axes: Any) -> None:
+        axes.axvline(best + 1, color=DARK, linewidth=0.9, linestyle=(0, (3, 3)), label=f"kept: epoch {best + 1}")
+        axes.set_xlabel("epoch")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.legend()
+
+    def losses(axes: Any) -> None:
+        axes.plot(epochs, [row["loss"] for row in history], color=LINE, label="training", **dots)
+        if validated:
+            axes.plot(epochs, [row["validation_loss"] for row in history], color=DOTS, label="validation", **dots)
+        axes.set_ylabel("loss")
+        mark(axes)
+
+    see = (
+        "Both fall while the model learns what holds for new series too; where validation rises and training still falls, it "
+        "learns its training series by heart."
+        if validated
+        else "It falls while the model learns and levels off when it is done; without validation the last epoch is kept."
+    )
+    drawings = [draw("Loss", see, losses)]
+    if validated:
+        metric = estimator.task_.metric
+        title = metric_title(metric)
+
+        def quality(axes: Any) -> None:
+            axes.plot(epochs, [row[f"validation_{metric}"] for row in history], color=DOTS, **dots)
+            axes.set_ylabel(title)
+            mark(axes)
+
+        value = score(history[best][f"validation_{metric}"])
+        see = f"The weights of the epoch with the best value are kept: {value} at epoch {best + 1}."
+        drawings.append(draw(f"{title} on validation series", see, quality))
+    return drawings
