@@ -4,7 +4,7 @@ BIN := .venv/bin
 NATIVE := $(wildcard native/*.cpp native/*.hpp) CMakeLists.txt
 export PYTHONWARNINGS ?= default
 
-.PHONY: demo test lint bench sanitize clean
+.PHONY: demo test lint bench reproduce sanitize clean
 .DELETE_ON_ERROR:
 
 demo: .venv/.package
@@ -20,6 +20,11 @@ lint: .venv/.package
 
 bench: .venv/.bench
 	$(BIN)/python -m benchmarks
+
+# make reproduce NAME=character_trajectories: the paper's experiment and its tables; goes on where it was stopped.
+reproduce: .venv/.package
+	$(BIN)/python -m experiments $(NAME) $(ARGS)
+	$(BIN)/python -m experiments $(NAME) tables
 
 # The native tests again, against a build with the address and undefined-behaviour sanitizers.
 sanitize: .venv/.package

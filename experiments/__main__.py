@@ -1,0 +1,119 @@
+"""The command line: `python -m experiments NAME [run|search|ablations|memory|speed|tables] ...`, `python -m experiments tables`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.data import folder
+
+from .experiment import Experiment, Run, names
+from .memory import measure_memory
+from .models import MODELS
+from .runs import ablation_runs, carry_out, cores, search_runs, table_runs
+from .speed import measure_speed
+from .tables import tables
+
+ACTIONS = {
+    "run": "the paper's table (the default)",
+    "search": "the paper's grid search; results in search.jsonl",
+    "ablations": "one change of the settings at a time, on validation data; ablations.jsonl",
+    "memory": "peak memory of a training step; memory.jsonl",
+    "speed": "seconds an epoch against torchcde; speed.jsonl",
+    "tables": "what came out, beside the paper's figures",
+}
+RUNS = {"run": ("results", table_runs), "search": ("search", search_runs), "ablations": ("ablations", ablation_runs)}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line asks for; the exit status."""
+    parser = _parser()
+    given = parser.parse_intermixed_args(arguments)
+    if given.name == "tables":
+        for name in names():
+            _print_tables(Experiment.find(name))
+        return 0
+    experiment = Experiment.find(given.name, given.config, given.out)
+    if given.action == "tables":
+        _print_tables(experiment)
+        return 0
+    models = given.model or _models(experiment, given.action)
+    try:
+        if given.action == "memory":
+            measure_memory(experiment, models)
+            return 0
+        if given.action == "speed":
+            return 0 if measure_speed(experiment, given.data) else 1
+        kind, plan = RUNS[given.action]
+        runs = _chosen(experiment, plan(experiment, models, given.runs, given.epochs), given.only)
+        experiment.prepare(given.data, runs[0])  # complains once, not once a process, where the data are not there
+        failures = carry_out(experiment, runs, kind, data=given.data, workers=given.workers, test=given.action == "run")
+    except (FileNotFoundError, ValueError, RuntimeError) as reason:
+        print(f"error: {reason}", file=sys.stderr)
+        return 2
+    if failures:
+        print(f"{failures} of {len(runs)} runs failed; the same command goes on with them.", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def _print_tables(experiment: Experiment) -> None:
+    texts = [table.markdown() for table in tables(experiment)]
+    nothing = f"no results in {experiment.folder} yet; run: python -m experiments {experiment.name}"
+    print("\n".join(texts) or nothing)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments",
+        description="The paper's experiments. Runs that are done are not repeated; runs that were stopped go on.",
+        epilog="\n".join(f"  {name:10} {what}" for name, what in ACTIONS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("name", choices=[*names(), "tables"], help="an experiment; or tables, for those of all")
+    parser.add_argument("action", nargs="?", default="run", choices=list(ACTIONS), help="what to do, see below")
+    parser.add_argument("--model", nargs="+", choices=list(MODELS), help="all by default")
+    parser.add_argument("--runs", type=_positive, help="runs (seeds 0, 1, ...) of each")
+    parser.add_argument("--epochs", type=_positive, help="at most so many a run")
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="KEY=VALUE", help="runs with dropped=0.3, hidden=32, ... alone"
+    )
+    parser.add_argument("--workers", type=_positive, default=cores(), help="runs at a time, which share the cores")
+    parser.add_argument("--data", type=Path, default=folder(), help="folder of the data (or NEURALCDE_DATA)")
+    parser.add_argument("--config", type=Path, help="in place of the experiment's config.toml")
+    parser.add_argument("--out", type=Path, help="folder for results and checkpoints in place of the experiment's")
+    return parser
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not at least 1")
+    return value
+
+
+def _models(experiment: Experiment, action: str) -> list[str]:
+    if action in ("search", "ablations"):
+        return [experiment.config[action]["model"]]
+    return list(experiment.config["models"])
+
+
+def _chosen(experiment: Experiment, runs: list[Run], only: list[str]) -> list[Run]:
+    """The runs that have all the settings asked for."""
+    wanted = [text.partition("=")[::2] for text in only]
+
+    def has(run: Run, name: str, value: str) -> bool:
+        known = {experiment.config["column"]: run.column, "seed": run.seed}
+        for table in run.settings.values():
+            known |= table
+        return str(known.get(name)) == value
+
+    chosen = [run for run in runs if all(has(run, name, value) for name, value in wanted)]
+    if not chosen:
+        raise ValueError(f"no run has {' '.join(only)}; settings are named as in {experiment.config_file}.")
+    return chosen
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""An experiment: its configuration, its data, and the settings of a run."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import neuralcde as nc
+from neuralcde.tasks import Task
+
+HERE = Path(__file__).parent
+Settings = dict[str, Any]  # of a run: tables data, path, model, training
+
+
+def names() -> list[str]:
+    """The experiments there are: the folders with a run.py."""
+    return sorted(file.parent.name for file in HERE.glob("*/run.py"))
+
+
+@dataclass(frozen=True)
+class Run:
+    """A model, a column of the table, a seed, and all settings: what is the same in these is the same run."""
+
+    model: str
+    column: Any
+    seed: int
+    settings: Settings
+
+    @property
+    def key(self) -> str:
+        """What tells runs apart."""
+        return json.dumps([self.model, self.column, self.seed, self.settings], sort_keys=True)
+
+    @property
+    def name(self) -> str:
+        """A name for folders and messages."""
+        return f"{self.model}-{self.column}-{self.seed}-{hashlib.sha256(self.key.encode()).hexdigest()[:8]}"
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The data of an experiment as the models take them, split."""
+
+    task: Task
+    training: nc.PathDataset
+    validation: nc.PathDataset
+    test: nc.PathDataset
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One of the paper's experiments.
+
+    Parameters
+    ----------
+    name
+        Its folder here, whose `run.py` has a function `prepare(config, data_folder, column, settings)` that gives `Parts`.
+    config_file, config
+        A config.toml, the experiment's own or another one, and what it says.
+    folder
+        Where results and checkpoints go.
+    """
+
+    name: str
+    config_file: Path
+    folder: Path
+    config: dict[str, Any]
+
+    @classmethod
+    def find(cls, name: str, config: Path | None = None, out: Path | None = None) -> Experiment:
+        """The experiment of this name, perhaps with another configuration and another place for its results."""
+        file = (config or HERE / name / "config.toml").resolve()
+        return cls(name, file, (out or HERE / name).resolve(), tomllib.loads(file.read_text()))
+
+    def prepare(self, data: Path, run: Run) -> Parts:
+        """Read, check, split and prepare the data for a run."""
+        module = import_module(f"experiments.{self.name}.run")
+        parts: Parts = module.prepare(self.config, data, run.column, run.settings)
+        return parts
+
+    def settings(self, model: str, changes: Mapping[str, Mapping[str, Any]] | None = None) -> Settings:
+        """The settings of a model, with changes to its tables."""
+        tables = merged(self.config["settings"], {"model": self.config["models"][model]})
+        return merged(tables, changes or {})
+
+    def file(self, kind: str) -> Path:
+        """Where results of a kind are: "results", "search", "ablations", "memory", "speed"."""
+        return self.folder / f"{kind}.jsonl"
+
+    def paper(self, model: str, column: Any) -> float | None:
+        """The paper's metric of a model in a column, as a share; None where it has none."""
+        row = self.config["paper"].get(model)
+        values = None if row is None else row[self.config["metric"]]
+        if values is None or column not in self.config["columns"]:
+            return None
+        value = float(values[self.config["columns"].index(column)][0])
+        return value / 100 if self.percent else value
+
+    @property
+    def percent(self) -> bool:
+        """Whether the paper gives its metric in %."""
+        return bool(self.config["metric"] == "accuracy")
+
+
+def merged(tables: Mapping[str, Mapping[str, Any]], changes: Mapping[str, Mapping[str, Any]]) -> Settings:
+    """Tables of settings, with single entries changed."""
+    result = copy.deepcopy({name: dict(table) for name, table in tables.items()})
+    for name, table in changes.items():
+        result.setdefault(name, {}).update(table)
+    return result

@@ -1,0 +1,48 @@
+"""Results as lines of JSON: one writer at a time, every line on disk before the next."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+Line = dict[str, Any]
+
+
+def read_lines(file: Path) -> list[Line]:
+    """All whole lines of a file; none where there is no file."""
+    if not file.exists():
+        return []
+    return [json.loads(text) for text in file.read_bytes().split(b"\n")[:-1] if text.strip()]
+
+
+class Lines:
+    """A file of results that this process alone writes to, as a context; what a killed writer left of a line is cut off."""
+
+    def __init__(self, file: Path):
+        self.file = file
+
+    def __enter__(self) -> Lines:
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self._handle = self.file.open("a+b")
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._handle.close()
+            raise RuntimeError(
+                f"another process is writing to {self.file}; wait for it, or choose another folder with --out."
+            ) from None
+        content = self.file.read_bytes()
+        self._handle.truncate(content.rfind(b"\n") + 1)
+        return self
+
+    def append(self, line: Line) -> None:
+        """Write a line and wait until it is on disk."""
+        self._handle.write(json.dumps(line).encode() + b"\n")
+        self._handle.flush()
+        os.fsync(self._handle.fileno())
+
+    def __exit__(self, *error: object) -> None:
+        self._handle.close()

@@ -1,0 +1,67 @@
+"""Paths and models, made from settings, and sizes that give the models equally many parameters."""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+from typing import Any
+
+import neuralcde as nc
+from neuralcde.models import PathModel
+
+from .experiment import Experiment, Settings, merged
+
+MODELS: dict[str, tuple[str, Any]] = {
+    "gru_ode": ("GRU-ODE", nc.GRUODE),
+    "gru_dt": ("GRU-dt", nc.GRUDeltaT),
+    "gru_d": ("GRU-D", nc.GRUD),
+    "ode_rnn": ("ODE-RNN", nc.ODERNN),
+    "neural_cde": ("Neural CDE", nc.NeuralCDE),
+}
+SCHEMES: dict[str, Any] = {
+    "natural_cubic": nc.natural_cubic,
+    "hermite": nc.hermite,
+    "linear": nc.linear,
+    "forward": partial(nc.linear, fill="forward"),
+    "rectilinear": nc.rectilinear,
+}
+
+
+def make_path(series: nc.IrregularSeries, settings: Settings) -> nc.ControlPath:
+    """The path of series that have their time channel."""
+    path: nc.ControlPath = SCHEMES[settings["path"]["scheme"]](series)
+    return path
+
+
+def make_model(name: str, settings: Settings, **shape: int) -> PathModel:
+    """A model for paths of this shape: channels, outputs, static features."""
+    options = dict(settings["model"])
+    steps = options.pop("steps")
+    options["steps"] = nc.AtKnots() if steps == "knots" else nc.FixedSteps(steps)
+    model: PathModel = MODELS[name][1](**shape, **options)
+    return model
+
+
+def parameters(model: PathModel) -> int:
+    """How many numbers are learnt."""
+    return sum(p.numel() for p in model.parameters())
+
+
+def matched(experiment: Experiment, name: str, like: Settings) -> Settings:
+    """The settings of a model with the largest state that takes no more parameters than the searched model `like` this.
+
+    The width of its field, where it has one, is in proportion to its state, and the depth is the same.
+    """
+    shape, size = experiment.config["shape"], like["model"]
+    most = parameters(make_model(experiment.config["search"]["model"], like, **shape))
+    own = merged(experiment.settings(name), {"training": like["training"]})
+    best = None
+    for hidden in itertools.count(1):
+        sizes = {"hidden": hidden}
+        if "width" in own["model"]:
+            sizes |= {"width": max(1, round(hidden * size["width"] / size["hidden"])), "depth": size["depth"]}
+        settings = merged(own, {"model": sizes})
+        if best is not None and parameters(make_model(name, settings, **shape)) > most:
+            return best
+        best = settings
+    raise AssertionError  # the count has no end

@@ -1,0 +1,142 @@
+"""Many runs: each in a process of its own, a line of results when it is done, none twice."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from .experiment import HERE, Experiment, Run, Settings, merged
+from .lines import Line, Lines, read_lines
+from .models import matched
+
+
+def run_of(line: Line, column: str) -> Run:
+    """The run that a line tells of."""
+    return Run(line["model"], line[column], line["seed"], line["settings"])
+
+
+def table_runs(experiment: Experiment, models: Sequence[str], runs: int | None, epochs: int | None) -> list[Run]:
+    """Every model in every column of the paper's table; a seed of all of them before the next seed."""
+    config = experiment.config
+    return [
+        Run(model, column, seed, experiment.settings(model, _capped(epochs)))
+        for seed, model, column in itertools.product(range(runs or config["runs"]), models, config["columns"])
+    ]
+
+
+def search_runs(experiment: Experiment, models: Sequence[str], runs: int | None, epochs: int | None) -> list[Run]:
+    """The paper's grid for one model, and for others the sizes that take as many parameters."""
+    search = experiment.config["search"]
+    sizes = [dict(zip(search["grid"], values, strict=True)) for values in itertools.product(*search["grid"].values())]
+    found = []
+    for seed, size, model in itertools.product(range(runs or 1), sizes, models):
+        settings = experiment.settings(search["model"], {"model": size} | _capped(epochs))
+        if model != search["model"]:
+            settings = matched(experiment, model, settings)
+        found.append(Run(model, search["column"], seed, settings))
+    return list({run.key: run for run in found}.values())
+
+
+def ablation_runs(experiment: Experiment, models: Sequence[str], runs: int | None, epochs: int | None) -> list[Run]:
+    """One change of the settings at a time, with the same seeds."""
+    ablations = experiment.config["ablations"]
+    return [
+        Run(model, column, seed, changed(experiment, model, change, epochs))
+        for seed, model, column, change in itertools.product(
+            range(runs or ablations["runs"]), models, ablations["columns"], ablations["changes"]
+        )
+    ]
+
+
+def changed(experiment: Experiment, model: str, change: str, epochs: int | None = None) -> Settings:
+    """The settings of an ablation."""
+    return merged(experiment.settings(model, experiment.config["ablations"]["changes"][change]), _capped(epochs))
+
+
+def _capped(epochs: int | None) -> dict[str, dict[str, int]]:
+    return {"training": {} if epochs is None else {"max_epochs": epochs}}
+
+
+def carry_out(
+    experiment: Experiment, runs: list[Run], kind: str, *, data: Path, workers: int, test: bool = False
+) -> int:
+    """Do the runs that have no line yet, several at a time, and write a line for each that is done.
+
+    Returns
+    -------
+    int
+        How many failed; they have no line, and go on from their checkpoint next time.
+    """
+    failures = 0
+    running: dict[subprocess.Popen[str], Run] = {}
+    checkpoints = experiment.folder / "checkpoints" / kind
+    shared = {"experiment": experiment.name, "config": str(experiment.config_file), "data": str(data.resolve())}
+    with Lines(experiment.file(kind)) as lines:
+        done = {run_of(line, experiment.config["column"]).key for line in read_lines(lines.file)}
+        todo = [run for run in runs if run.key not in done]
+        for run in runs:
+            if run.key in done:  # whoever wrote its line may have been killed before it removed the checkpoint
+                shutil.rmtree(checkpoints / run.name, ignore_errors=True)
+        print(f"{len(runs) - len(todo)} of {len(runs)} runs are in {lines.file} already.", flush=True)
+        waiting, left = iter(todo), len(todo)
+        try:
+            while left:
+                for run in itertools.islice(waiting, workers - len(running)):
+                    job = {**shared, "run": asdict(run), "checkpoint": str(checkpoints / run.name), "test": test}
+                    running[_start(job, max(1, cores() // workers))] = run
+                time.sleep(0.1)
+                for process in [process for process in running if process.poll() is not None]:
+                    run, line = running.pop(process), _result_of(process)
+                    left -= 1
+                    if line is None:
+                        failures += 1
+                        print(f"{run.name} failed (status {process.returncode}).", flush=True)
+                        continue
+                    lines.append(line)
+                    shutil.rmtree(checkpoints / run.name, ignore_errors=True)
+                    print(f"{len(todo) - left}/{len(todo)}  {_summary(run, line, experiment)}", flush=True)
+        finally:
+            for process in running:
+                process.kill()
+                process.wait()
+    return failures
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _start(job: dict[str, Any], threads: int) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "experiments.worker"],
+        cwd=HERE.parent,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": str(threads)},
+    )
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(job) + "\n")
+    process.stdin.flush()
+    return process
+
+
+def _result_of(process: subprocess.Popen[str]) -> Line | None:
+    output, _ = process.communicate()
+    return json.loads(output.splitlines()[-1]) if process.returncode == 0 else None
+
+
+def _summary(run: Run, line: Line, experiment: Experiment) -> str:
+    metric = experiment.config["metric"]
+    scores = [f"{part} {line[f'{part}_{metric}']:.4f}" for part in ("test", "validation") if f"{part}_{metric}" in line]
+    return f"{run.name}  {', '.join(scores)}  {line['epochs']} epochs, {line['seconds']:.0f} s"

@@ -1,0 +1,102 @@
+"""The Neural CDE against the same model in torchcde: seconds a training epoch, batch by batch in turns."""
+
+from __future__ import annotations
+
+import time
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import neuralcde as nc
+from neuralcde.series import ragged
+
+from .experiment import Experiment, Run, merged
+from .lines import Lines
+from .models import make_model
+from .provenance import provenance
+
+BATCHES = 10
+
+
+class InTorchCDE(nn.Module):
+    """A `NeuralCDE` solved by torchcde as in the paper: rk4, unit steps, the adjoint, states read at each series' end."""
+
+    def __init__(self, model: Any):
+        super().__init__()
+        self.model = model
+
+    def forward(self, path: nc.ControlPath, coefficients: Tensor) -> Tensor:
+        """Outputs of the series of a path, whose spline coefficients are torchcde's."""
+        import torchcde
+
+        last = path.interval[:, 1].long()
+        ends, which = last.unique(return_inverse=True)  # type: ignore[no-untyped-call]
+        states = torchcde.cdeint(
+            torchcde.CubicSpline(coefficients),
+            self.model.field,
+            self.model.initial(path),
+            torch.cat([ends.new_zeros(1), ends]).float(),
+            adjoint=True,
+            method="rk4",
+            options={"step_size": 1.0},
+        )
+        outputs: Tensor = self.model.readout(states[torch.arange(len(last)), which + 1])
+        return outputs
+
+
+def on_grid(series: nc.IrregularSeries) -> Tensor:
+    """Series with whole times on one grid 0, 1, 2, ..., as torchcde wants them: NaN where there is no row, time everywhere."""
+    steps = int(series.times.max()) + 1
+    block = torch.full((len(series), steps, series.channels), torch.nan)
+    block[ragged.series_of_rows(series.offsets), series.times.long()] = series.values
+    block[..., 0] = torch.arange(float(steps))
+    return block
+
+
+def measure_speed(experiment: Experiment, data: Path, *, batches: int = BATCHES) -> bool:
+    """A line a column: seconds an epoch of ours (the table's steps, and from knot to knot) and of torchcde; whether it could."""
+    if find_spec("torchcde") is None:
+        print("torchcde is not installed; `pip install torchcde==0.2.5`, or `make bench`, installs it.")
+        return False
+    with Lines(experiment.file("speed")) as lines:
+        for column in experiment.config["columns"]:
+            line = compare(experiment, data, column, batches)
+            lines.append({experiment.config["column"]: column, **line, **provenance(), "torchcde": version("torchcde")})
+            ratio = line["torchcde_seconds_per_epoch"] / line["seconds_per_epoch"]
+            print(f"{column}: {ratio:.0f} times faster than torchcde, over {line['batches']} batches", flush=True)
+    return True
+
+
+def compare(experiment: Experiment, data: Path, column: Any, batches: int) -> dict[str, Any]:
+    """Mean seconds of the steps of all contestants over the same batches, after one to warm up, as seconds an epoch."""
+    import torchcde
+
+    settings = experiment.settings("neural_cde")
+    parts = experiment.prepare(data, Run("neural_cde", column, 0, settings))
+    size, task = settings["training"]["batch_size"], parts.task
+    shape = {"channels": parts.training.source.channels, "outputs": task.outputs}
+    torch.manual_seed(0)
+    ours = make_model("neural_cde", settings, **shape)
+    knots = make_model("neural_cde", merged(settings, {"model": {"steps": "knots"}}), **shape)
+    models = {"": ours, "knots_": knots, "torchcde_": InTorchCDE(make_model("neural_cde", settings, **shape))}
+    optimizers = {name: torch.optim.Adam(model.parameters(), lr=1e-3) for name, model in models.items()}
+    seconds, done = dict.fromkeys(models, 0.0), 0
+    loader = parts.training.loader(size, shuffle=True, generator=torch.Generator().manual_seed(0), drop_last=True)
+    for number, (path, targets) in zip(range(batches + 1), loader, strict=False):
+        coefficients = torchcde.natural_cubic_coeffs(on_grid(path.series))
+        for name, model in models.items():
+            start = time.perf_counter()
+            optimizers[name].zero_grad(set_to_none=True)
+            outputs = model(path, coefficients) if name == "torchcde_" else model(path)
+            task.loss(outputs, targets).backward()  # type: ignore[no-untyped-call]
+            optimizers[name].step()
+            if number:
+                seconds[name] += time.perf_counter() - start
+        done = number
+    return {"batches": done, "batch_size": size} | {
+        f"{name}seconds_per_epoch": total / done * len(parts.training) / size for name, total in seconds.items()
+    }

@@ -1,0 +1,178 @@
+"""The paper's tables with ours beside them, from the lines of results."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from .experiment import Experiment, Settings
+from .lines import Line, read_lines
+from .memory import GRADIENTS
+from .models import MODELS
+from .runs import changed
+
+
+class Table(NamedTuple):
+    """A table of text."""
+
+    title: str
+    names: list[str]
+    rows: list[list[str]]
+
+    def markdown(self) -> str:
+        """As it goes into a README."""
+        lines = [self.names, ["---"] * len(self.names), *self.rows]
+        return "\n".join([self.title, "", *(f"| {' | '.join(cells)} |" for cells in lines), ""])
+
+
+def tables(experiment: Experiment) -> Iterator[Table]:
+    """Every table that there are results for."""
+    runs, memory = read_lines(experiment.file("results")), read_lines(experiment.file("memory"))
+    runs, cap = longest(runs, experiment)
+    if runs or memory:
+        yield scores(experiment, runs, memory, cap)
+    if runs:
+        yield costs(experiment, runs)
+    for kind, table in (("speed", speed), ("search", search), ("ablations", ablations)):
+        lines = read_lines(experiment.file(kind))
+        if lines:
+            yield table(experiment, lines)
+
+
+def longest(lines: list[Line], experiment: Experiment) -> tuple[list[Line], int | None]:
+    """The lines with the configured settings, apart from the cap on epochs, and of these the ones with the largest cap."""
+    own = [line for line in lines if _uncapped(line["settings"]) == _uncapped(experiment.settings(line["model"]))]
+    cap = max((line["settings"]["training"]["max_epochs"] for line in own), default=None)
+    return [line for line in own if line["settings"]["training"]["max_epochs"] == cap], cap
+
+
+def scores(experiment: Experiment, runs: list[Line], memory: list[Line], cap: int | None) -> Table:
+    """The paper's table, ours beside every figure."""
+    config, metric = experiment.config, experiment.config["metric"]
+    measured = {(line["model"], line["gradient"]): f"{line['memory_mb']:.1f}" for line in memory}
+    names, rows = ["model"], []
+    for title in config["column_titles"]:
+        names += [f"{title}, paper", "ours"]
+    for model, paper in config["paper"].items():
+        row = [MODELS[model][0]]
+        for value, (mean, deviation) in zip(config["columns"], paper[metric], strict=True):
+            unit = 100 if experiment.percent else 1
+            row += [text(experiment, mean / unit, deviation / unit)]
+            row += [spread(experiment, [line[f"test_{metric}"] for line in _cell(experiment, runs, model, value)])]
+        rows.append([*row, str(paper["memory_mb"]), *(measured.get((model, way), "") for way in GRADIENTS)])
+    title = (
+        f"{config['title']}: test {metric}, mean ± standard deviation (runs); at most {cap} epochs a run. Memory: peak of a training "
+        "step, MB, by way to the gradient."
+    )
+    return Table(title, [*names, "memory, paper", *GRADIENTS], rows)
+
+
+def costs(experiment: Experiment, runs: list[Line]) -> Table:
+    """What the runs took, and how soon they were as good as the paper's on validation data."""
+    config, rows = experiment.config, []
+    for model in config["paper"]:
+        own = [line for line in runs if line["model"] == model]
+        row = [MODELS[model][0], ", ".join(sorted({str(line["parameters"]) for line in own}))]
+        row += [_mean(own, "epochs", 0), _mean(own, "seconds_per_epoch", 2), _mean(own, "seconds", 0)]
+        row += [_mean(own, "cpu_seconds", 0), _mean(own, "peak_memory_mb", 1)]
+        for value in config["columns"]:
+            cell = _cell(experiment, runs, model, value)
+            there = [line for line in cell if line["seconds_to_paper"] is not None]
+            row.append(f"{_mean(there, 'seconds_to_paper', 0) or '-'} ({len(there)} of {len(cell)})")
+        rows.append(row)
+    hours = sum(line["seconds"] for line in runs) / 3600
+    threads = ", ".join(sorted({str(line["threads"]) for line in runs}))
+    title = (
+        f"The {len(runs)} runs took {hours:.2f} hours one after the other, {threads} thread(s) each. Means over runs:"
+    )
+    names = ["model", "parameters", "epochs", "s an epoch", "s a run", "CPU s a run", "peak MB of a run"]
+    names += [f"s to the paper's {config['metric']}, {title}" for title in config["column_titles"]]
+    return Table(title, names, rows)
+
+
+def speed(experiment: Experiment, lines: list[Line]) -> Table:
+    """The last comparison with torchcde in each column."""
+    config = experiment.config
+    last = {line[config["column"]]: line for line in lines}
+    rows = []
+    for value, title in zip(config["columns"], config["column_titles"], strict=True):
+        if value in last:
+            ours, knots, theirs = (last[value][f"{name}seconds_per_epoch"] for name in ("", "knots_", "torchcde_"))
+            row = [f"{theirs:.1f}", f"{ours:.2f}", f"{theirs / ours:.0f}", f"{knots:.2f}", f"{theirs / knots:.0f}"]
+            rows.append([title, *row])
+    title = (
+        f"Neural CDE and torchcde {lines[-1]['torchcde']} (rk4, unit steps, adjoint): seconds a training epoch, from "
+        f"{lines[-1]['batches']} batches in turns, {lines[-1]['threads']} thread(s), {lines[-1]['machine']}"
+    )
+    return Table(title, ["", "torchcde", "ours", "times faster", "ours, knot to knot", "times faster"], rows)
+
+
+def search(experiment: Experiment, lines: list[Line]) -> Table:
+    """The paper's grid, best first."""
+    metric, sizes = f"validation_{experiment.config['metric']}", ("hidden", "width", "depth")
+    rows = []
+    for line in sorted(lines, key=lambda line: -line[metric]):
+        row = [MODELS[line["model"]][0], *(str(line["settings"]["model"].get(name, "")) for name in sizes)]
+        cap = str(line["settings"]["training"]["max_epochs"])
+        rows.append([*row, str(line["parameters"]), text(experiment, line[metric]), str(line["epochs"]), cap])
+    title = f"Search over sizes, {experiment.config['column']} {experiment.config['search']['column']}, best first"
+    names = ["model", *sizes, "parameters", metric.replace("_", " "), "epochs", "at most"]
+    return Table(title, names, rows)
+
+
+def ablations(experiment: Experiment, lines: list[Line]) -> Table:
+    """One change at a time: the validation metric, and its differences to the unchanged runs of the same seeds."""
+    config, plan = experiment.config, experiment.config["ablations"]
+    metric, model = f"validation_{config['metric']}", plan["model"]
+    cap = max(line["settings"]["training"]["max_epochs"] for line in lines)
+    same = [line for line in lines if line["settings"] == experiment.settings(model, {"training": {"max_epochs": cap}})]
+    rows = []
+    for change in plan["changes"]:
+        own = [line for line in lines if line["settings"] == changed(experiment, model, change, cap)]
+        row = [change]
+        for value in plan["columns"]:
+            cell, base = (
+                {line["seed"]: line[metric] for line in _cell(experiment, part, model, value)} for part in (own, same)
+            )
+            pairs = [cell[seed] - base[seed] for seed in cell if seed in base] if plan["changes"][change] else []
+            row += [spread(experiment, list(cell.values())), spread(experiment, pairs, difference=True)]
+        rows.append([*row, _mean(own, "best_epoch", 0), _mean(own, "seconds_per_epoch", 2)])
+    titles = [config["column_titles"][config["columns"].index(value)] for value in plan["columns"]]
+    title = (
+        f"One change at a time, {MODELS[model][0]}, at most {cap} epochs: {metric.replace('_', ' ')}, mean ± standard deviation (runs), "
+        "and mean difference of the same seeds ± its standard error"
+    )
+    pairs_of = [name for title in titles for name in (title, "difference")]
+    return Table(title, ["change", *pairs_of, "best epoch", "s an epoch"], rows)
+
+
+def spread(experiment: Experiment, values: list[float], *, difference: bool = False) -> str:
+    """Mean ± standard deviation (of a sample) and how many; of differences ± the standard error."""
+    if not values:
+        return ""
+    deviation = statistics.stdev(values) if len(values) > 1 else None
+    if difference:
+        error = None if deviation is None else deviation / len(values) ** 0.5
+        return text(experiment, statistics.mean(values), error, sign="+")
+    return f"{text(experiment, statistics.mean(values), deviation)} ({len(values)})"
+
+
+def text(experiment: Experiment, mean: float, deviation: float | None = None, *, sign: str = "") -> str:
+    """A metric as the paper writes it."""
+    unit, digits = (100, 1) if experiment.percent else (1, 3)
+    after = "" if deviation is None else f" ± {unit * deviation:.{digits}f}"
+    return f"{unit * mean:{sign}.{digits}f}{after}"
+
+
+def _cell(experiment: Experiment, lines: list[Line], model: str, value: object) -> list[Line]:
+    return [line for line in lines if line["model"] == model and line[experiment.config["column"]] == value]
+
+
+def _mean(lines: list[Line], name: str, digits: int) -> str:
+    values = [line[name] for line in lines if line[name] is not None]
+    return f"{statistics.mean(values):.{digits}f}" if values else ""
+
+
+def _uncapped(settings: Settings) -> Settings:
+    return {**settings, "training": {**settings["training"], "max_epochs": None}}

@@ -1,0 +1,122 @@
+"""One run in a process of its own: a job as a line of JSON on standard input, its results as a line on standard output.
+
+The process ends when standard input does, so that no worker outlives whoever started it.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from benchmarks.memory import peak_megabytes
+
+import neuralcde as nc
+from neuralcde.models import PathModel
+from neuralcde.train import TrainingResult, TrainingSettings, outputs_of, train
+
+from .experiment import Experiment, Parts, Run
+from .lines import Line
+from .models import make_model, parameters
+from .provenance import provenance
+
+
+def perform(experiment: Experiment, run: Run, *, data: Path, checkpoint: Path, test: bool) -> Line:
+    """Train a model, going on from its checkpoint where there is one, and score it."""
+    config = experiment.config
+    parts = experiment.prepare(data, run)
+    torch.manual_seed(run.seed)
+    model = make_model(run.model, run.settings, channels=parts.training.source.channels, outputs=parts.task.outputs)
+    settings = TrainingSettings(**run.settings["training"], seed=run.seed, verbose=0)
+    _warm_up(model, parts)
+    before, cpu = _epochs_in(checkpoint), time.process_time()
+    result, memory = _watched(
+        lambda: train(model, parts.task, parts.training, parts.validation, settings, folder=checkpoint, resume=True)
+    )
+    if result.interrupted:
+        raise KeyboardInterrupt
+    cpu, here = time.process_time() - cpu, len(result.history) - before
+    return {
+        "model": run.model,
+        "seed": run.seed,
+        config["column"]: run.column,
+        **_scores(config["metric"], model, parts, test=test),
+        **_costs(result, config["metric"], experiment.paper(run.model, run.column)),
+        # of a resumed run: as if all epochs had taken what those since took
+        "cpu_seconds": round(cpu / here * len(result.history), 2) if here else None,
+        "peak_memory_mb": memory,
+        "parameters": parameters(model),
+        "settings": run.settings,
+        **provenance(),
+    }
+
+
+def _scores(metric: str, model: PathModel, parts: Parts, *, test: bool) -> Line:
+    scored = {"test": parts.test, "validation": parts.validation} if test else {"validation": parts.validation}
+    line: Line = {}
+    for name, data in scored.items():
+        outputs, targets = outputs_of(model, data)
+        line[f"{name}_{metric}"] = parts.task.metrics(outputs, targets)[metric]
+        line[f"{name}_series"] = len(outputs)
+    return line
+
+
+def _costs(result: TrainingResult, metric: str, paper: float | None) -> Line:
+    """Epochs and wall time; of a resumed run all of its epochs count."""
+    seconds = [row["seconds"] for row in result.history]
+    there = [k for k, row in enumerate(result.history) if paper is not None and row[f"validation_{metric}"] >= paper]
+    return {
+        "epochs": len(result.history),
+        "best_epoch": result.best_epoch,
+        "skipped_batches": result.skipped_batches,
+        "seconds": round(sum(seconds), 2),
+        "seconds_per_epoch": round(sum(seconds) / len(seconds), 4),
+        "seconds_to_paper": round(sum(seconds[: there[0] + 1]), 2) if there else None,
+    }
+
+
+def _warm_up(model: PathModel, parts: Parts) -> None:
+    """Load and allocate what is needed once, so that it does not count as memory of the run."""
+    few = nc.PathDataset(*parts.training[:2])
+    train(copy.deepcopy(model), parts.task, few, few, TrainingSettings(max_epochs=1, verbose=0))
+
+
+def _watched(run: Callable[[], TrainingResult]) -> tuple[TrainingResult, float | None]:
+    """What a function gives, and the memory it took at its highest, in megabytes; None where the system cannot say."""
+    if not Path("/proc/self/clear_refs").exists():
+        return run(), None
+    results: list[TrainingResult] = []
+    memory = peak_megabytes(lambda: results.append(run()))
+    return results[0], round(memory, 2)
+
+
+def _epochs_in(folder: Path) -> int:
+    history = folder / "history.jsonl"
+    return len(history.read_text().splitlines()) if history.exists() else 0
+
+
+def main() -> None:
+    """Read a job, do it, print its line."""
+    job = json.loads(sys.stdin.readline())
+    run, experiment = Run(**job["run"]), Experiment.find(job["experiment"], Path(job["config"]))
+
+    def leave_with_parent() -> None:
+        sys.stdin.read()
+        os._exit(1)
+
+    threading.Thread(target=leave_with_parent, daemon=True).start()
+    line = perform(experiment, run, data=Path(job["data"]), checkpoint=Path(job["checkpoint"]), test=job["test"])
+    print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,69 @@
+"""A small CharacterTrajectories: 4 letters, 80 strokes of 12 to 20 rows, in both formats, and a configuration for it."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT))  # experiments/ and benchmarks/ are not installed
+
+
+@pytest.fixture(scope="session")
+def strokes():
+    """Values (rows, 3) and letters."""
+    generator = np.random.default_rng(0)
+    values, letters = [], []
+    for k in range(80):
+        t = np.linspace(0, 3, 20 if k == 0 else generator.integers(12, 20))
+        wave = np.stack([np.sin(t * (1 + k % 4)), np.cos(t * (k % 4)), t], axis=1)
+        values.append((wave + generator.normal(0, 0.05, wave.shape)).round(4).astype(np.float32))
+        letters.append("aghz"[k % 4])
+    return values, letters
+
+
+@pytest.fixture(scope="session")
+def pack(strokes, tmp_path_factory):
+    """A folder with the npz pack."""
+    folder = tmp_path_factory.mktemp("pack")
+    values, letters = strokes
+    block = np.full((80, 20, 3), np.nan, dtype=np.float32)
+    for k, stroke in enumerate(values):
+        block[k, : len(stroke)] = stroke
+    classes, y = np.unique(letters, return_inverse=True)
+    np.savez(folder / "character_trajectories.npz", X=block, y=y, length=[len(v) for v in values], classes=classes)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def archive(strokes, tmp_path_factory):
+    """A folder with the archive's two files."""
+    folder = tmp_path_factory.mktemp("archive")
+    (folder / "CharacterTrajectories").mkdir()
+    header = (
+        "#letters\n@problemName CharacterTrajectories\n@timeStamps false\n@missing false\n@univariate false\n"
+        "@dimensions 3\n@equalLength false\n@classLabel true a g h z\n@data\n"
+    )
+    lines = [
+        ":".join([*(",".join(map(str, column)) for column in stroke.T), letter])
+        for stroke, letter in zip(*strokes, strict=True)
+    ]
+    for name, part in (("TRAIN", lines[:40]), ("TEST", lines[40:])):
+        file = folder / "CharacterTrajectories" / f"CharacterTrajectories_{name}.ts"
+        file.write_text(header + "\n".join(part) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def config(tmp_path_factory):
+    """The experiment's own configuration, for the small data."""
+    text = (ROOT / "experiments" / "character_trajectories" / "config.toml").read_text()
+    changes = {"series = 2858": "series = 80", "classes = 20": "classes = 4", "longest = 182": "longest = 20"}
+    changes |= {"outputs = 20": "outputs = 4", "batch_size = 32": "batch_size = 8", "\nruns = 5": "\nruns = 2"}
+    for old, new in changes.items():
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    file = tmp_path_factory.mktemp("config") / "config.toml"
+    file.write_text(text)
+    return file

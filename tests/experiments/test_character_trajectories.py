@@ -1,0 +1,123 @@
+"""The data of the experiment: both sources, the published counts, drops and splits that are the same for every model and run."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from benchmarks.data import folder
+from experiments.character_trajectories.run import drop, read, split_positions
+from experiments.experiment import Experiment, Run, merged
+from experiments.models import MODELS, make_model, matched, parameters
+
+NAME = "character_trajectories"
+PUBLISHED = {"series": 80, "classes": 4, "longest": 20}
+
+
+def test_both_sources_are_the_same_data(pack, archive, strokes):
+    first, second = read(pack, PUBLISHED), read(archive, PUBLISHED)
+    assert first.labels.tolist() == second.labels.tolist() == strokes[1]
+    for a, b, c in zip(first.strokes, second.strokes, strokes[0], strict=True):
+        np.testing.assert_array_equal(a, c)
+        np.testing.assert_array_equal(b, c)
+
+
+@pytest.mark.parametrize("count", ["series", "classes", "longest"])
+def test_other_data_are_refused(pack, count):
+    with pytest.raises(ValueError, match=rf"are not CharacterTrajectories: found .*'{count}': {PUBLISHED[count]}"):
+        read(pack, PUBLISHED | {count: 7})
+
+
+def test_where_there_are_no_data_it_says_what_to_download(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"timeseriesclassification\.com.*unpack.*_TRAIN\.ts.*--data DIR"):
+        read(tmp_path, PUBLISHED)
+
+
+def test_drops_take_their_share_of_every_series_and_all_channels(strokes):
+    values = strokes[0]
+    kept = {share: drop(values, share, seed=1) for share in (0.0, 0.3, 0.5, 0.7)}
+    for share, series in kept.items():
+        assert series.lengths.tolist() == [len(v) - round(share * len(v)) for v in values]
+        assert not series.values.isnan().any()
+        for one, stroke in zip(series, values, strict=True):
+            np.testing.assert_array_equal(one.values.numpy(), stroke[one.times.long().numpy()])
+    for few, more in itertools.pairwise([0.7, 0.5, 0.3, 0.0]):
+        for a, b in zip(kept[few], kept[more], strict=True):
+            assert set(a.times.tolist()) < set(b.times.tolist())
+    assert drop(values, 0.3, seed=1) == kept[0.3]
+    assert drop(values, 0.3, seed=2) != kept[0.3]
+
+
+def test_the_split_is_70_15_15_of_every_letter(strokes):
+    labels = np.array(strokes[1])
+    parts = split_positions(labels, [0, 1])
+    assert [len(part) for part in parts] == [56, 12, 12]
+    assert sorted(np.concatenate(parts).tolist()) == list(range(80))
+    for part, each in zip(parts, (14, 3, 3), strict=True):
+        assert np.unique(labels[part], return_counts=True)[1].tolist() == [each] * 4
+    assert all(np.array_equal(a, b) for a, b in zip(parts, split_positions(labels, [0, 1]), strict=True))
+    assert not np.array_equal(parts[0], split_positions(labels, [2, 1])[0])
+
+
+def test_every_model_and_run_sees_the_same_data(pack, config):
+    experiment = Experiment.find(NAME, config)
+    first = experiment.prepare(pack, Run("neural_cde", 0.5, 0, experiment.settings("neural_cde")))
+    for model, seed in itertools.product(MODELS, (0, 3)):
+        parts = experiment.prepare(pack, Run(model, 0.5, seed, experiment.settings(model)))
+        for name in ("training", "validation", "test"):
+            mine, other = getattr(parts, name), getattr(first, name)
+            assert mine.source.series == other.source.series
+            assert torch.equal(mine.source.coefficients, other.source.coefficients)
+            assert torch.equal(mine.targets, other.targets)
+    assert (len(first.training), len(first.validation), len(first.test)) == (56, 12, 12)
+
+
+def test_scaling_is_learnt_from_training_series_alone(pack, config):
+    experiment = Experiment.find(NAME, config)
+    parts = experiment.prepare(pack, Run("neural_cde", 0.3, 0, experiment.settings("neural_cde")))
+    series = parts.training.source.series
+    assert series.roles == ("time", "data", "data", "data")
+    torch.testing.assert_close(series.values[:, 1:].mean(0), torch.zeros(3), atol=1e-5, rtol=0)
+    torch.testing.assert_close(series.values[:, 1:].std(0, correction=0), torch.ones(3), atol=1e-4, rtol=0)
+    assert torch.equal(series.values[:, 0].double(), series.times)  # raw: 0, 1, 2, ...
+    assert parts.test.source.series.values[:, 1:].mean(0).abs().max() > 1e-3
+
+
+def test_sizes_are_the_papers():
+    experiment = Experiment.find(NAME)
+    for model in MODELS:
+        made = make_model(model, experiment.settings(model), **experiment.config["shape"])
+        assert parameters(made) == experiment.config["paper"][model]["parameters"]
+
+
+@pytest.mark.parametrize(
+    ("model", "sizes"),
+    [("neural_cde", (32, 32, 3)), ("gru_ode", (47,)), ("gru_dt", (47,)), ("gru_d", (47,))],
+)
+def test_matching_the_chosen_ode_rnn_gives_the_papers_sizes(model, sizes):
+    experiment = Experiment.find(NAME)
+    found = matched(experiment, model, experiment.settings("ode_rnn"))
+    assert tuple(found["model"][name] for name in ("hidden", "width", "depth") if name in found["model"]) == sizes
+
+
+def test_matching_keeps_the_shape_of_the_field_and_the_cap_on_epochs():
+    experiment = Experiment.find(NAME)
+    changes = {"model": {"hidden": 16, "width": 64, "depth": 1}, "training": {"max_epochs": 7}}
+    like = experiment.settings("ode_rnn", changes)
+    found = matched(experiment, "neural_cde", like)
+    hidden = found["model"]["hidden"]
+    assert found["model"]["width"] == hidden * 4
+    assert found["model"]["depth"] == 1
+    assert found["training"]["max_epochs"] == 7
+    count = parameters(make_model("ode_rnn", like, **experiment.config["shape"]))
+    larger = merged(found, {"model": {"hidden": hidden + 1, "width": hidden * 4 + 4}})
+    sizes = [parameters(make_model("neural_cde", s, **experiment.config["shape"])) for s in (found, larger)]
+    assert sizes[0] <= count < sizes[1]
+
+
+def test_the_real_data_are_those_of_the_paper():
+    if not (folder() / "character_trajectories.npz").exists():
+        pytest.skip("character_trajectories.npz is not there; set NEURALCDE_DATA to the folder that has it")
+    letters = read(folder(), Experiment.find(NAME).config["published"])
+    assert [len(part) for part in split_positions(letters.labels, [0, 1])] == [2000, 429, 429]
+    assert min(len(stroke) for stroke in letters.strokes) == 60

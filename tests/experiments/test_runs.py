@@ -1,0 +1,151 @@
+"""Runs from the command line: a line each, none twice, and none lost or changed by a kill."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from experiments.__main__ import main
+from experiments.experiment import Experiment
+from experiments.lines import Lines, read_lines
+from experiments.runs import ablation_runs, cores, search_runs, table_runs
+
+NAME = "character_trajectories"
+ROOT = Path(__file__).parents[2]
+TIMES = ("seconds", "seconds_per_epoch", "seconds_to_paper", "cpu_seconds", "peak_memory_mb")
+
+
+@pytest.fixture
+def command(pack, config, tmp_path):
+    """The command line for the small data."""
+    return [
+        NAME,
+        "--data",
+        str(pack),
+        "--config",
+        str(config),
+        "--out",
+        str(tmp_path / "out"),
+        "--workers",
+        str(cores()),
+    ]
+
+
+def lasting(line):
+    return {name: value for name, value in line.items() if name not in TIMES}
+
+
+def test_runs_have_lines_and_are_not_repeated(command, tmp_path, capsys):
+    some = [*command, "--model", "gru_dt", "--runs", "1", "--epochs", "2"]
+    assert main([*some, "--only", "dropped=0.5"]) == 0
+    (line,) = read_lines(tmp_path / "out" / "results.jsonl")
+    assert (line["model"], line["seed"], line["dropped"], line["epochs"]) == ("gru_dt", 0, 0.5, 2)
+    assert line["test_series"] == line["validation_series"] == 12
+    assert 0 <= line["test_accuracy"] <= 1
+    assert line["settings"]["training"]["max_epochs"] == 2
+    assert line["settings"]["model"]["hidden"] == 47
+    for name in ("validation_accuracy", "best_epoch", "parameters", "versions", "commit", "threads", *TIMES):
+        assert name in line
+    assert 0 < line["seconds"] < 60
+    assert line["cpu_seconds"] > 0
+    assert line["seconds_to_paper"] is None
+    assert not list((tmp_path / "out" / "checkpoints" / "results").iterdir())
+    capsys.readouterr()
+    assert main([*some, "--only", "dropped=0.5"]) == 0
+    assert "1 of 1 runs are in" in capsys.readouterr().out
+    assert read_lines(tmp_path / "out" / "results.jsonl") == [line]
+
+
+def test_a_killed_run_goes_on_to_the_same_line(command, tmp_path):
+    some = [*command, "--model", "neural_cde", "--runs", "1", "--epochs", "25", "--only", "dropped=0.7"]
+    process = subprocess.Popen([sys.executable, "-m", "experiments", *some], cwd=ROOT, stdout=subprocess.DEVNULL)
+    checkpoints = tmp_path / "out" / "checkpoints" / "results"
+    end = time.monotonic() + 120
+    while not (history := list(checkpoints.glob("*/history.jsonl"))) or len(history[0].read_text().splitlines()) < 2:
+        assert process.poll() is None, "it ended before it could be killed"
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert read_lines(tmp_path / "out" / "results.jsonl") == []
+    workers_gone(checkpoints)
+    kept = history[0].read_text().splitlines()
+    assert len(kept) < 25
+    assert main(some) == 0
+    (resumed,) = read_lines(tmp_path / "out" / "results.jsonl")
+    assert not history[0].exists()
+    assert resumed["epochs"] == 25
+    assert main([*some, "--out", str(tmp_path / "whole")]) == 0
+    (whole,) = read_lines(tmp_path / "whole" / "results.jsonl")
+    assert lasting(resumed) == lasting(whole)
+    assert resumed["seconds"] > sum(json.loads(row)["seconds"] for row in kept)
+
+
+def workers_gone(checkpoints):
+    """Wait until nobody works on a checkpoint any more: a worker ends with whoever started it."""
+    end = time.monotonic() + 30
+    while True:
+        before = [file.read_bytes() for file in checkpoints.glob("*/history.jsonl")]
+        time.sleep(0.5)
+        if before == [file.read_bytes() for file in checkpoints.glob("*/history.jsonl")]:
+            return
+        assert time.monotonic() < end, "the worker goes on alone"
+
+
+def test_a_failed_run_has_no_line(command, pack, tmp_path, capfd):
+    broken = tmp_path / "config.toml"
+    config = command[command.index("--config") + 1]
+    broken.write_text(Path(config).read_text().replace('solver = "rk4"', 'solver = "none"'))
+    some = [*command, "--model", "neural_cde", "--runs", "1", "--epochs", "1", "--only", "dropped=0.3"]
+    assert main([*some, "--config", str(broken)]) == 1
+    told = capfd.readouterr()
+    assert "neural_cde-0.3-0" in told.out
+    assert "solver" in told.err
+    assert "1 of 1 runs failed" in told.err
+    assert read_lines(tmp_path / "out" / "results.jsonl") == []
+
+
+def test_bad_arguments_are_named(command, tmp_path, capsys):
+    assert main([*command, "--only", "hidden=5"]) == 2
+    assert "no run has hidden=5" in capsys.readouterr().err
+    assert main([*command, "--data", str(tmp_path)]) == 2
+    assert "timeseriesclassification.com" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([NAME, "--runs", "0"])
+    assert "0 is not at least 1" in capsys.readouterr().err
+
+
+def test_the_plans_are_the_papers(capsys):
+    experiment = Experiment.find(NAME)
+    models = list(experiment.config["models"])
+    runs = table_runs(experiment, models, None, None)
+    assert len(runs) == len({run.key for run in runs}) == 75
+    assert len({run.name for run in runs}) == 75
+    assert [run.seed for run in runs] == sorted(run.seed for run in runs)
+    assert {run.settings["training"]["max_epochs"] for run in runs} == {300}
+    search = search_runs(experiment, ["ode_rnn"], None, 10)
+    assert len(search) == 24
+    assert {run.settings["training"]["max_epochs"] for run in search} == {10}
+    changes = experiment.config["ablations"]["changes"]
+    ablations = ablation_runs(experiment, ["neural_cde"], 2, 10)
+    assert len(ablations) == len({run.key for run in ablations}) == len(changes) * 2 * 2
+    assert {run.seed for run in ablations} == {0, 1}
+
+
+def test_one_writer_at_a_time_and_half_a_line_is_cut_off(tmp_path):
+    file = tmp_path / "new" / "results.jsonl"
+    with Lines(file) as lines:
+        lines.append({"a": 1})
+        with pytest.raises(RuntimeError, match="another process is writing"), Lines(file):
+            pass
+    with file.open("a") as handle:
+        handle.write('{"a": 2')
+    assert read_lines(file) == [{"a": 1}]
+    with Lines(file) as lines:
+        lines.append({"a": 3})
+    assert read_lines(file) == [{"a": 1}, {"a": 3}]
+    assert file.read_text() == '{"a": 1}\n{"a": 3}\n'
