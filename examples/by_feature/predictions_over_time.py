@@ -5,7 +5,7 @@
 All stays look alike until hour 6, when some get worse. `predict_proba_at` reads the model at times of your choice. With the
 default path a prediction at an observation knows nothing of later ones, and with `path="rectilinear"` none at any time
 does; the last lines change the future and look. (A model that is to be right at every hour, not only at the end, wants a
-target for every row.)
+target for every row: targets_per_row.py.)
 """
 
 import dataclasses

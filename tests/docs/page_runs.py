@@ -1,0 +1,88 @@
+"""Runs what pages and examples show, and compares what it prints with what the page says it prints."""
+
+import contextlib
+import functools
+import io
+import math
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from unittest import mock
+
+ROOT = Path(__file__).parents[2]
+COMMAND = Path(sys.executable).parent / "neuralcde"
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*\.?\d*(?:e[+-]?\d+)?(?![\w.])")
+
+
+@functools.cache
+def example_output(file: Path) -> str:
+    """What an example prints, run as the main program."""
+    printed = io.StringIO()
+    with mock.patch.object(sys, "argv", [str(file)]), contextlib.redirect_stdout(printed):
+        runpy.run_path(str(file), run_name="__main__")
+    return printed.getvalue()
+
+
+def run_page(file: Path) -> int:
+    """Run the Python and the commands of a page, one block after the other in one namespace; how many blocks ran.
+
+    Of `sh` blocks, lines that start with `neuralcde` (in the quickstart, which makes the tables they need) and examples run.
+    A `text` block is what the block before it printed: the same lines in the same order, more may have been printed. Their
+    numbers are close, but for those of commands, which train as the machine does.
+    """
+    text, namespace = file.read_text(), {"__name__": "page"}
+    printed, exact, ran = "", True, 0
+    for match in BLOCK.finditer(text):
+        kind, block = match.groups()
+        if kind == "python":
+            output = io.StringIO()
+            lines = "\n" * text.count("\n", 0, match.start(2))  # a traceback then names the line of the page
+            with contextlib.redirect_stdout(output):
+                exec(compile(lines + block, str(file), "exec"), namespace)
+            printed, exact, ran = output.getvalue(), True, ran + 1
+        elif kind == "sh":
+            outputs = [run_line(line, file) for line in block.replace("\\\n", " ").splitlines()]
+            printed, exact, ran = "".join(filter(None, outputs)), "neuralcde" not in block, ran + any(outputs)
+        elif kind == "text":
+            compare(block, printed, f"{file.name}:{text.count(chr(10), 0, match.start()) + 1}", numbers=exact)
+    return ran
+
+
+def run_line(line: str, page: Path) -> str | None:
+    """What a command prints; None for lines that are not ours to run."""
+    words = shlex.split(line, comments=True)
+    if words[:1] == ["neuralcde"] and page.name == "quickstart.md":
+        done = subprocess.run([COMMAND, *words[1:]], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+        return done.stdout
+    if words[:1] == ["python"] and words[1].startswith("examples/"):
+        return example_output(ROOT / words[1])
+    return None
+
+
+def compare(shown: str, printed: str, where: str, *, numbers: bool) -> None:
+    """Every line that a page shows was printed, in that order."""
+    rest = iter(printed.splitlines())
+    for line in shown.splitlines():
+        if not any(same_line(line, other, numbers=numbers) for other in rest):
+            raise AssertionError(f"{where} shows a line that was not printed: {line!r}\nprinted:\n{printed}")
+
+
+def same_line(shown: str, printed: str, *, numbers: bool) -> bool:
+    """Equal words, and numbers that are close where they count."""
+    if NUMBER.sub("#", shown).split() != NUMBER.sub("#", printed).split():
+        return False
+    pairs = zip(NUMBER.findall(shown), NUMBER.findall(printed), strict=True)
+    return not numbers or all(close(a, b) for a, b in pairs)
+
+
+def close(shown: str, printed: str) -> bool:
+    """To 5 % or 0.05; errors such as 6e-05, of which one digit is shown, within a factor of 5."""
+    a, b = (float(number.replace(",", "")) for number in (shown, printed))
+    if "e" in shown:
+        return b / 5 < a < b * 5
+    return math.isclose(a, b, rel_tol=0.05, abs_tol=0.05)
