@@ -1,6 +1,10 @@
 """The command line as a user meets it: fit, predict, and what it says about bad input."""
 
+import contextlib
+import io
 import json
+import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,12 +13,28 @@ import numpy as np
 import polars as pl
 import pytest
 
+from neuralcde.cli import main
+
 COMMAND = str(Path(sys.executable).parent / "neuralcde")
+NAMES = ["--id", "stay", "--time", "hour", "--label", "outcome"]
 SMALL = ["--max-epochs", "3", "--hidden", "6", "--width", "6", "--verbose", "0"]
 
 
 def run(*arguments):
-    return subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    """The command in this process: torch is imported already, which takes most of the time of the real one."""
+    said, complaints = io.StringIO(), io.StringIO()
+    code = 0
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complaints):
+        try:
+            main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            code = end.code or 0
+    return subprocess.CompletedProcess(arguments, code, said.getvalue(), complaints.getvalue())
+
+
+def start(*arguments):
+    """The installed command in a process of its own."""
+    return subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=240)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +56,7 @@ def table(tmp_path_factory):
 def model(table):
     out = table.parent / "model"
     names = ["--id", "stay", "--time", "hour", "--label", "outcome", "--static", "age"]
-    done = run("fit", table, *names, "--out", out, *SMALL)
+    done = start("fit", table, *names, "--out", out, *SMALL)
     assert done.returncode == 0, done.stderr
     assert "test auroc" in done.stdout
     return out
@@ -142,6 +162,13 @@ def spoilt(table, name, change):
             lambda f: f.with_columns(outcome=pl.Series(["ill", "well"] * (f.height // 2))),
             "more than one value",
         ),
+        (
+            "text_among_numbers",
+            lambda f: f.with_columns(
+                pulse=pl.when(pl.col("stay") == "s4").then(pl.lit("n/a")).otherwise(pl.col("pulse").cast(str))
+            ),
+            "the column pulse holds numbers, but 8 of its",
+        ),
         ("no_rows", lambda f: f.head(0), "has no rows"),
     ],
 )
@@ -179,3 +206,42 @@ def test_a_channel_without_a_value_and_unsorted_rows_work(table):
     names = ["--id", "stay", "--time", "hour", "--label", "outcome", "--channels", "pulse", "--channels", "hollow"]
     done = run("fit", file, *names, "--out", table.parent / "hollow", *SMALL)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_column_of_text_is_left_out_with_a_word(table):
+    file = spoilt(table, "ward", lambda f: f.with_columns(ward=pl.lit("north")))
+    done = start("fit", file, *NAMES, "--out", table.parent / "ward", *SMALL)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("neuralcde: columns left out, because they do not hold")
+    assert "'ward' (String)" in " ".join(done.stderr.split())
+
+
+def test_a_disk_that_fills_up_leaves_the_old_model(model, table):
+    """Files may have two kilobytes only, as if the disk had no more."""
+    before = {path: path.read_bytes() for path in model.rglob("*") if path.is_file()}
+    done = subprocess.run(
+        [COMMAND, "fit", str(table), *NAMES, "--out", str(model), *SMALL, "--seed", "3"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000)),
+    )
+    assert done.returncode == 1
+    assert "File too large" in done.stderr
+    assert "A model that was there before is as it was" in " ".join(done.stderr.split())
+    assert {path: path.read_bytes() for path in model.rglob("*") if path.is_file()} == before
+
+
+def test_an_interrupted_training_keeps_its_best_model(table):
+    out = table.parent / "interrupted"
+    names = [*NAMES, "--max-epochs", "100000", "--patience", "100000", "--hidden", "6", "--width", "6"]
+    with subprocess.Popen(
+        [COMMAND, "fit", str(table), *names, "--out", str(out)], stdout=-1, stderr=-1, text=True
+    ) as process:
+        assert any(line.startswith("epoch") for line in iter(process.stderr.readline, ""))
+        process.send_signal(signal.SIGINT)
+        said, complaints = process.communicate(timeout=60)
+    assert process.returncode == 0, complaints
+    assert "Interrupted: the best model so far is kept." in said
+    assert "Traceback" not in complaints
+    assert run("predict", out, table).returncode == 0

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 
 
-def main() -> None:
-    """Run the command line."""
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line, by default with the arguments that the process got."""
     try:
         from cyclopts import App
     except ImportError:
@@ -26,4 +26,4 @@ def main() -> None:
     app.command("neuralcde.cli.report:report", name="report", help="Write one page about a saved model and its test.")
     app.command("neuralcde.cli.info:info", name="info", help="Print version, engine, instruction set and threads.")
     app.command("neuralcde.cli.demo:demo", name="demo", help="Draw the paths of a small irregular series.")
-    app()
+    app(arguments)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import textwrap
+import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -20,12 +21,16 @@ def ends_well(command: Command) -> Command:
     def run(*arguments: Any, **options: Any) -> Any:
         if options.get("debug"):
             return command(*arguments, **options)
+        warnings.showwarning = _say
         try:
             return command(*arguments, **options)
         except WrongUseError as reason:
             return _end(2, str(reason))
         except KeyboardInterrupt:
             return _end(1, "Interrupted; nothing was written.")
+        except OSError as reason:
+            where = f" ({reason.filename})" if reason.filename else ""
+            return _end(1, f"{reason.strerror or reason}{where}. A model that was there before is as it was.")
         except Exception as reason:
             return _end(1, f"{type(reason).__name__}: {reason}")
 
@@ -33,6 +38,10 @@ def ends_well(command: Command) -> Command:
 
 
 def _end(code: int, message: str) -> None:
-    print(textwrap.fill(f"neuralcde: {message}", width=100, subsequent_indent="  "), file=sys.stderr)
+    _say(message)
     print("  (--debug shows where)", file=sys.stderr)
     sys.exit(code)
+
+
+def _say(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(textwrap.fill(f"neuralcde: {message}", width=100, subsequent_indent="  "), file=sys.stderr)

@@ -32,6 +32,7 @@ def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any,
         found = _labels_of_series(frame, file, id=id_column, label=label)
     for name in (*known.get("static", ()), *known.get("channels", ())):
         need_columns(frame, file, static=name)
+    _refuse_text_among_numbers(frame, file, known)
     names: dict[str, Any] = {"id": id_column, "time": known["time"], "duplicates": known.get("duplicates", "error")}
     try:
         series = IrregularSeries.from_long(
@@ -56,6 +57,19 @@ def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any,
             f"{len(nameless)} of {len(ids)} series have no label, e.g. {nameless[0]!r}; give them one, or leave them out of the table."
         )
     return series, np.asarray([found[name] for name in ids])
+
+
+def _refuse_text_among_numbers(frame: polars.DataFrame, file: Path, known: dict[str, Any]) -> None:
+    """A column of text is left out, with a word; a column of numbers with some text in it is more likely a mistake."""
+    spoken_for = {known["id"], known["time"], known["label"], *known.get("static", ())}
+    wanted = [name for name in known.get("channels") or frame.columns if name not in spoken_for]
+    for column in (frame[name].drop_nulls() for name in wanted if frame[name].dtype == polars.String):
+        text = column.filter(column.cast(polars.Float64, strict=False).is_null())
+        if 0 < len(text) < len(column) / 2:
+            raise WrongUseError(
+                f"{file}: the column {column.name} holds numbers, but {len(text)} of its {len(column)} values are text, e.g. "
+                f"{text[0]!r}. Correct them, leave those cells empty, or choose other columns with --channels."
+            )
 
 
 def _labels_of_rows(frame: polars.DataFrame, label: str, names: dict[str, Any]) -> np.ndarray[Any, Any]:
