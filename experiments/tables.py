@@ -62,8 +62,8 @@ def scores(experiment: Experiment, runs: list[Line], memory: list[Line], cap: in
             row += [spread(experiment, [line[f"test_{metric}"] for line in _cell(experiment, runs, model, value)])]
         rows.append([*row, str(paper["memory_mb"]), *(measured.get((model, way), "") for way in GRADIENTS)])
     title = (
-        f"{config['title']}: test {metric}, mean ± standard deviation (runs); at most {cap} epochs a run. Memory: peak of a training "
-        "step, MB, by way to the gradient."
+        f"{config['title']}: test {metric}, mean ± standard deviation (runs){'' if cap is None else f'; at most {cap} epochs a run'}. "
+        "Memory: peak of a training step, MB, by way to the gradient."
     )
     return Table(title, [*names, "memory, paper", *GRADIENTS], rows)
 
@@ -130,6 +130,8 @@ def ablations(experiment: Experiment, lines: list[Line]) -> Table:
     rows = []
     for change in plan["changes"]:
         own = [line for line in lines if line["settings"] == changed(experiment, model, change, cap)]
+        if not own:
+            continue
         row = [change]
         for value in plan["columns"]:
             cell, base = (

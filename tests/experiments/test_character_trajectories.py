@@ -9,6 +9,9 @@ from benchmarks.data import folder
 from experiments.character_trajectories.run import drop, read, split_positions
 from experiments.experiment import Experiment, Run, merged
 from experiments.models import MODELS, make_model, matched, parameters
+from experiments.runs import changed
+
+from neuralcde.train import TrainingSettings
 
 NAME = "character_trajectories"
 PUBLISHED = {"series": 80, "classes": 4, "longest": 20}
@@ -121,3 +124,16 @@ def test_the_real_data_are_those_of_the_paper():
     letters = read(folder(), Experiment.find(NAME).config["published"])
     assert [len(part) for part in split_positions(letters.labels, [0, 1])] == [2000, 429, 429]
     assert min(len(stroke) for stroke in letters.strokes) == 60
+
+
+@pytest.mark.parametrize("change", Experiment.find(NAME).config["ablations"]["changes"])
+def test_every_ablation_is_a_model_that_can_be_trained(change, pack, config):
+    experiment = Experiment.find(NAME, config)
+    run = Run("neural_cde", 0.7, 0, changed(experiment, "neural_cde", change, 2))
+    parts = experiment.prepare(pack, run)
+    settings = TrainingSettings(**run.settings["training"], verbose=0)
+    assert settings.max_epochs == 2
+    model = make_model(run.model, run.settings, **experiment.config["shape"])
+    outputs = model(parts.training.source)
+    assert outputs.shape == (56, 4)
+    assert outputs.isfinite().all()

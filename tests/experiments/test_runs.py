@@ -12,7 +12,8 @@ import pytest
 from experiments.__main__ import main
 from experiments.experiment import Experiment
 from experiments.lines import Lines, read_lines
-from experiments.runs import ablation_runs, cores, search_runs, table_runs
+from experiments.runs import ablation_runs, cores, run_of, search_runs, table_runs
+from experiments.worker import perform
 
 NAME = "character_trajectories"
 ROOT = Path(__file__).parents[2]
@@ -60,7 +61,7 @@ def test_runs_have_lines_and_are_not_repeated(command, tmp_path, capsys):
     assert read_lines(tmp_path / "out" / "results.jsonl") == [line]
 
 
-def test_a_killed_run_goes_on_to_the_same_line(command, tmp_path):
+def test_a_killed_run_goes_on_to_the_same_line(command, pack, config, tmp_path):
     some = [*command, "--model", "neural_cde", "--runs", "1", "--epochs", "25", "--only", "dropped=0.7"]
     process = subprocess.Popen([sys.executable, "-m", "experiments", *some], cwd=ROOT, stdout=subprocess.DEVNULL)
     checkpoints = tmp_path / "out" / "checkpoints" / "results"
@@ -79,8 +80,8 @@ def test_a_killed_run_goes_on_to_the_same_line(command, tmp_path):
     (resumed,) = read_lines(tmp_path / "out" / "results.jsonl")
     assert not history[0].exists()
     assert resumed["epochs"] == 25
-    assert main([*some, "--out", str(tmp_path / "whole")]) == 0
-    (whole,) = read_lines(tmp_path / "whole" / "results.jsonl")
+    experiment = Experiment.find(NAME, config)
+    whole = perform(experiment, run_of(resumed, "dropped"), data=pack, checkpoint=tmp_path / "whole", test=True)
     assert lasting(resumed) == lasting(whole)
     assert resumed["seconds"] > sum(json.loads(row)["seconds"] for row in kept)
 

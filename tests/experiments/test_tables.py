@@ -88,7 +88,7 @@ def test_ablations_are_paired_by_seed(experiment):
     assert "at most 40 epochs" in table.title
     assert list(cells(table, "hermite").values())[1:3] == ["95.0 ± 2.8 (2)", "+2.0 ± 1.0"]
     assert list(cells(table, "as in the table").values())[1:3] == ["93.0 ± 4.2 (2)", ""]
-    assert cells(table, "rectilinear")[1] == ""
+    assert len(table.rows) == 2
 
 
 def test_speed_shows_the_last_comparison(experiment):
