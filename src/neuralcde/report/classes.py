@@ -8,14 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix, precision_recall_curve, roc_auc_score, roc_curve
 
-from .figure import DARK, DOTS, GREY, LINE, Drawing, draw
+from .figure import DARK, DASHED, DOTS, GREY, LINE, Drawing, draw
 from .run import Run
 from .wording import percent, score, short
 
 Array = NDArray[Any]
 CURVE = 400  # points of a curve
 CLASSES = 24  # of a confusion matrix; the rarest of more go together
-DASHED = {"color": GREY, "linewidth": 1.0, "linestyle": (0, (4, 3))}
 
 
 def binary_figures(run: Run) -> list[Drawing]:
@@ -39,7 +38,9 @@ def binary_figures(run: Run) -> list[Drawing]:
     def precision(axes: Any) -> None:
         right, found, _ = precision_recall_curve(yes, p[:, 1])
         axes.axhline(share, **DASHED)
-        axes.plot(*thin(found, right), color=LINE, drawstyle="steps-post")
+        axes.plot(
+            *thin(found[:-1], right[:-1]), color=LINE, drawstyle="steps-post"
+        )  # the last point is not of the data
         alarms = p[:, 1] > 0.5
         if alarms.any():
             axes.plot(alarms[yes].mean(), yes[alarms].mean(), "o", color=DOTS, markersize=6)
@@ -131,8 +132,8 @@ def mistakes(run: Run, most: int = 8) -> list[dict[str, Any]]:
     order = np.argsort(-counts, kind="stable")[:most]
     return [
         {
-            "true": run.names[pairs[0, k]],
-            "predicted": run.names[pairs[1, k]],
+            "true": short(run.names[pairs[0, k]], 24),
+            "predicted": short(run.names[pairs[1, k]], 24),
             "count": int(counts[k]),
             "of": int((truth == pairs[0, k]).sum()),
         }

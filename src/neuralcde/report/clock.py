@@ -45,7 +45,8 @@ def clock_of(format: TableFormat, first: float, last: float) -> Clock:
             return Clock(0.0, 1.0, format.time, "")
         return Clock(first, 1.0, format.time, f"{format.time} {format.show(first)}")
     factor, unit = unit_of(format, span)
-    return Clock(first, factor, unit, format.show(first))
+    start = format.show(first)
+    return Clock(first, factor, unit, start[:16].replace("T", " ") if format.kind == "datetime" else start)
 
 
 def unit_of(format: TableFormat, span: float) -> tuple[float, str]:

@@ -13,39 +13,42 @@ from .wording import number
 
 
 def data_figures(summary: dict[str, Any], format: TableFormat) -> list[Drawing]:
-    """Lengths and gaps as histograms."""
-    lengths = summary["lengths"]
-    low, middle, high = (lengths["quantiles"][k] for k in (1, 3, 5))
-    drawings = [
-        histogram(
-            "Length of the series",
-            f"Half of the series have {number(middle)} rows or fewer, nine in ten between {number(low)} and {number(high)}.",
-            lengths,
-            xlabel="rows",
-            ylabel="series",
+    """Lengths and gaps as histograms, where they are not all the same."""
+    lengths, gaps = summary["lengths"], summary["gaps"]
+    drawings = []
+    if differ(lengths):
+        low, middle, high = (number(lengths["quantiles"][k]) for k in (1, 3, 5))
+        see = f"Half of the series have {middle} rows or fewer, nine in ten between {low} and {high}."
+        drawings.append(histogram("Length of the series", see, lengths, xlabel="rows", ylabel="series"))
+    if gaps and differ(gaps):
+        factor, unit = unit_of(format, gaps["quantiles"][3])
+        low, middle, high = (number(gaps["quantiles"][k] * factor) for k in (1, 3, 5))
+        see = (
+            f"Rows are not evenly spaced: half of the gaps are {middle} or less, nine in ten between {low} and {high} "
+            f"({unit})."
         )
-    ]
-    if summary["gaps"]:
-        quantiles = summary["gaps"]["quantiles"]
-        factor, unit = unit_of(format, quantiles[3])
-        low, middle, high = (quantiles[k] * factor for k in (1, 3, 5))
-        even = (
-            "The rows are evenly spaced."
-            if high <= 1.001 * low
-            else f"Rows are not evenly spaced: half of the gaps are below {number(middle)}, nine in ten between {number(low)} and "
-            f"{number(high)} ({unit})."
-        )
-        drawings.append(
-            histogram(
-                "Time between rows",
-                even,
-                summary["gaps"],
-                xlabel=f"gap ({unit})",
-                ylabel="gaps",
-                factor=factor,
-            )
-        )
+        drawings.append(histogram("Time between rows", see, gaps, xlabel=f"gap ({unit})", ylabel="gaps", factor=factor))
     return drawings
+
+
+def data_facts(summary: dict[str, Any], format: TableFormat) -> dict[str, str]:
+    """Lengths and gaps in words."""
+
+    def between(found: dict[str, Any], factor: float, unit: str) -> str:
+        low, high = (number(found["quantiles"][k] * factor) for k in (0, -1))
+        return f"{low} to {high} {unit}" if differ(found) else f"always {low} {unit}"
+
+    facts = {"rows of a series": between(summary["lengths"], 1.0, "")}
+    if summary["gaps"]:
+        factor, unit = unit_of(format, summary["gaps"]["quantiles"][3])
+        facts["time between rows"] = between(summary["gaps"], factor, f"({unit})")
+    return facts
+
+
+def differ(found: dict[str, Any]) -> bool:
+    """Whether not all numbers are the same, but for rounding."""
+    low, high = found["quantiles"][0], found["quantiles"][-1]
+    return bool(high - low > 1e-6 * abs(high))
 
 
 def histogram(title: str, see: str, found: dict[str, Any], *, xlabel: str, ylabel: str, factor: float = 1.0) -> Drawing:

@@ -53,7 +53,7 @@ def _figure(run: Run, series: IrregularSeries, position: int, role: str, channel
     times = series.times.numpy()
     clock = clock_of(series.format, float(times[0]), float(times[-1]))
     t, path = path_of(run, series)
-    observed = series.values.numpy()
+    observed, scales = series.values.numpy(), run.estimator.preparation_.scaler.scale_.numpy()
     rows = _spread(len(times), DRAWN)
 
     def paint(panels: Any) -> None:
@@ -63,6 +63,8 @@ def _figure(run: Run, series: IrregularSeries, position: int, role: str, channel
             axes.plot(_shown(times, clock)[rows], observed[rows, k], "o", color=DOTS, markersize=3.2)
             axes.set_title(short(series.channel_names[k], 44))
             axes.yaxis.get_major_locator().set_params(nbins=4)
+            if np.ptp(path[:, k]) < 1e-4 * scales[k]:  # constant but for rounding
+                axes.set_ylim(path[0, k] - scales[k], path[0, k] + scales[k])
         _prediction(panels[-1], run, series, position, clock)
         panels[-1].set_xlabel(clock.label)
         if len(times) == 1:
@@ -129,75 +131,56 @@ def _prediction(axes: Any, run: Run, series: IrregularSeries, position: int, clo
         dashed = ", dashed: true" if len(truth) > 1 else ""
         axes.set_title(f"predicted chance of {short(run.names[1], 24)}{dashed}")
         return
-    if isinstance(task, MulticlassTask):
-        told = np.unique(truth[~np.isnan(truth)].astype(int)).tolist() if len(truth) == 1 else []
-        likely = np.argsort(-p.max(0), kind="stable")
-        chosen = [*told, *(k for k in likely[: LINES - len(told)] if k not in told)]
-    else:
-        chosen = np.argsort(-p[-1], kind="stable")[:LINES].tolist()
-    for place, k in enumerate(chosen):
-        axes.plot(t[rows], p[:, k], color=COLOURS[place], label=short(run.names[k], 14), **look)
+    told = []
+    if len(truth) == 1:
+        told = [int(truth[0])] if isinstance(task, MulticlassTask) else np.flatnonzero(truth[0] == 1).tolist()
+    likely = np.argsort(-p.max(0), kind="stable").tolist()
+    for place, k in enumerate([*told, *(k for k in likely if k not in told)][:LINES]):
+        name = short(run.names[k], 14) + (" (true)" if k in told else "")
+        axes.plot(t[rows], p[:, k], color=COLOURS[place], label=name, **look)
     axes.set_title("predicted chance")
-    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.42), ncols=LINES, columnspacing=1.0, handlelength=1.2)
+    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.42), ncols=2, columnspacing=1.0, handlelength=1.2)
 
 
 def _words(run: Run, series: IrregularSeries, position: int, role: str, clock: Clock) -> tuple[str, str]:
     """Title and sentence of an example."""
-    task, name = run.estimator.task_, short(series.ids[0], 40)
-    part = run.rows_of(position)
-    truth, outputs = run.targets[part].numpy(), run.outputs[part]
-    observed = int(series.observed.sum())
-    facts = [f"{len(series.times):,} rows, {observed:,} values"]
+    facts = [f"{len(series.times):,} rows, {int(series.observed.sum()):,} values"]
     if clock.since:
         facts.append(f"start {clock.since}")
     features = static_columns(series.static.numpy(), series.format)
     facts += [f"{short(key)} {_value(column[0])}" for key, column in features[:6]]
+    verdict, told = _judged(run, run.rows_of(position), role)
+    return f"{short(series.ids[0], 40)}: {verdict}", f"{told}. {'; '.join(facts)}."
+
+
+def _judged(run: Run, part: slice, role: str) -> tuple[str, str]:
+    """What an example is an example of, and what was predicted."""
+    task, truth, outputs = run.estimator.task_, run.targets[part].numpy(), run.outputs[part]
+    verdict = {"surest": "the best", "typical": "a typical one", "worst": "the worst"}[role]
     if run.estimator.per_row:
-        return f"{name}: {_title(role)}", f"Judged by its mean loss. {'; '.join(facts)}."
+        return verdict, "Judged by its mean loss"
     if isinstance(task, RegressionTask):
-        pairs = [
-            f"{short(key)}: predicted {number(float(found))}, true {number(float(true))}"
-            for key, found, true in zip(
-                run.names[:LINES],
-                np.ravel(task.decode(outputs)),
-                truth[0] * np.array(task.scales) + np.array(task.means),
-                strict=False,
-            )
-        ]
-        told = "; ".join(pairs)
-    elif isinstance(task, BinaryTask | MulticlassTask):
-        p = task.probabilities(outputs)[0]
-        true, found = int(truth[0]), int(p.argmax())
-        right = (
-            "rightly" if true == found else f"wrongly: it is {short(run.names[true])}, which gets {percent(p[true])}"
-        )
-        told = f"predicted {short(run.names[found])} with {percent(p[found])}, {right}"
-        role = (
-            {"surest": "sure and right", "typical": "typical", "worst": "the least sure"}
-            if true == found
-            else {
-                "surest": "the best of its class, missed",
-                "typical": "typical, and missed",
-                "worst": "the worst mistake",
-            }
-        )[role]
-    else:
-        p = task.probabilities(outputs)[0]  # type: ignore[attr-defined]
-        yes = [short(run.names[k]) for k in np.flatnonzero(truth[0] == 1)[:6]]
-        told = (
-            f"true: {', '.join(yes) or 'none'}; likeliest: {short(run.names[int(p.argmax())])} with {percent(p.max())}"
-        )
-    return f"{name}: {_title(role)}", f"{told[0].upper()}{told[1:]}. {'; '.join(facts)}."
-
-
-def _title(role: str) -> str:
-    return {"surest": "the best", "typical": "a typical one", "worst": "the worst"}.get(role, role)
+        found, known = np.ravel(task.decode(outputs)), truth[0] * np.array(task.scales) + np.array(task.means)
+        names = [f"{short(name)} " if len(found) > 1 else "" for name in run.names[:LINES]]
+        pairs = [f"{name}{number(found[k])}, true {number(known[k])}" for k, name in enumerate(names)]
+        return verdict, f"Predicted {'; '.join(pairs)}"
+    p = task.probabilities(outputs)[0]  # type: ignore[attr-defined]
+    answer = int(p.argmax())
+    if not isinstance(task, BinaryTask | MulticlassTask):
+        yes = ", ".join(short(run.names[k]) for k in np.flatnonzero(truth[0] == 1)[:6])
+        return verdict, f"True: {yes or 'none'}; likeliest: {short(run.names[answer])} with {percent(p[answer])}"
+    true = int(truth[0])
+    told = f"Predicted {short(run.names[answer])} with {percent(p[answer])}"
+    if true == answer:
+        return {"surest": "sure and right", "typical": "typical", "worst": "the least sure"}[role], f"{told}, rightly"
+    missed = {"surest": "the best of its class, missed", "typical": "typical, and missed", "worst": "the worst mistake"}
+    return missed[role], f"{told}, wrongly: it is {short(run.names[true])}, which gets {percent(p[true])}"
 
 
 def _value(item: Any) -> str:
     if isinstance(item, str):
         return short(item)
-    return "unknown" if item is None else number(float(item))
+    return "unknown" if item is None or item != item else number(float(item))
 
 
 def _shown(times: Array, clock: Clock) -> Array:

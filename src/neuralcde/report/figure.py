@@ -14,9 +14,12 @@ from markupsafe import Markup
 
 LINE, DOTS, DARK, GREY = "#1f6f8b", "#d1495b", "#22333b", "#8a9499"
 COLOURS = (LINE, "#e08e1b", "#6a8d3f", "#7a5c9e", DOTS, DARK)  # of several lines in one figure
+DASHED: dict[str, Any] = {"color": GREY, "linewidth": 1.0, "linestyle": (0, (4, 3))}
 WIDTH, HEIGHT = 3.9, 2.9  # inches: three beside each other on a desk, one on a phone
 LOOK: dict[Any, Any] = {
+    "axes.axisbelow": True,
     "axes.edgecolor": GREY,
+    "axes.formatter.useoffset": False,
     "axes.grid": True,
     "axes.labelcolor": DARK,
     "axes.labelsize": 9.5,

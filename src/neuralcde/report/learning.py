@@ -19,6 +19,8 @@ def learning_curves(estimator: PathEstimator) -> list[Drawing]:
     def mark(axes: Any) -> None:
         axes.axvline(best + 1, color=DARK, linewidth=0.9, linestyle=(0, (3, 3)), label=f"kept: epoch {best + 1}")
         axes.set_xlabel("epoch")
+        if len(epochs) < 25:
+            axes.set_xlim(0.5, len(epochs) + 0.5)
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.legend()
 

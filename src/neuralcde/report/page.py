@@ -13,7 +13,7 @@ from ..tasks import BinaryTask, MulticlassTask, MultilabelTask, RegressionTask
 from ..train.checkpoints import write_atomically
 from .bootstrap import intervals, resamples
 from .classes import binary_figures, mistakes, multiclass_figures, multilabel_figures
-from .data import data_figures
+from .data import data_facts, data_figures
 from .examples import example_figures
 from .figure import Drawing
 from .learning import learning_curves
@@ -70,6 +70,7 @@ def render(run: Run) -> str:
         resamples=resamples(len(run.targets)),
         channels=run.data["series"]["channels"][:BARS],
         targets=target_rows(run),
+        data_facts=data_facts(run.data["series"], run.estimator.preparation_.format),
         data_figures=data_figures(run.data["series"], run.estimator.preparation_.format),
         learning=learning_curves(run.estimator),
         test_figures=test_figures(run),

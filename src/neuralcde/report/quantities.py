@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.metrics import r2_score
 
 from ..tasks import RegressionTask
-from .figure import DOTS, GREY, LINE, Drawing, draw
+from .figure import DASHED, DOTS, LINE, Drawing, draw
 from .run import Run
-from .wording import number, short
+from .wording import number, score, short
 
 TARGETS = 4  # that are drawn
 POINTS = 1500  # of a scatter
-DASHED = {"color": GREY, "linewidth": 1.0, "linestyle": (0, (4, 3))}
 
 
 def regression_figures(run: Run) -> list[Drawing]:
@@ -35,7 +35,9 @@ def _figures_of(name: str, truth: Any, found: Any, cases: str, *, several: bool)
         shown = np.random.default_rng(0).choice(len(truth), POINTS, replace=False)
     few = f" {POINTS:,} of {len(truth):,} {cases} are drawn." if len(truth) > POINTS else ""
     dots = {"color": LINE, "marker": "o", "linestyle": "", "markersize": 3.2, "alpha": 0.55, "markeredgewidth": 0}
-    of = f" of {name}" if several else ""
+    of, level = "", ""
+    if several:
+        of, level = f": {name}", f" R² is {score(r2_score(truth, found))}."
 
     def scatter(axes: Any) -> None:
         ends = np.array([min(truth.min(), found.min()), max(truth.max(), found.max())])
@@ -53,12 +55,13 @@ def _figures_of(name: str, truth: Any, found: Any, cases: str, *, several: bool)
         axes.axvline(0, **DASHED)
         axes.axvline(residual.mean(), color=DOTS, linewidth=1.4)
         axes.set(xlabel="predicted minus true", ylabel=cases)
+        axes.yaxis.get_major_locator().set_params(integer=True)
 
     low, high = np.quantile(residual, [0.05, 0.95])
     return [
         draw(
             f"Predicted against true{of}",
-            f"Dots on the dashed line are right; a cloud flatter than the line means that extremes are predicted too mildly.{few}",
+            f"Dots on the dashed line are right; a cloud flatter than the line means that extremes are predicted too mildly.{level}{few}",
             scatter,
         ),
         draw(

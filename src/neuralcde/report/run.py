@@ -54,7 +54,7 @@ class Run:
     @property
     def label(self) -> str:
         """What is predicted."""
-        return str(self.options.get("label", "the target"))
+        return str(self.options.get("label", "target"))
 
     @property
     def cases(self) -> str:
@@ -66,7 +66,9 @@ class Run:
         """Of the classes, labels or targets, in the order of the outputs."""
         task = self.estimator.task_
         if isinstance(task, BinaryTask | MulticlassTask):
-            return [str(name) for name in task.classes]
+            names = [f"{name:g}" if isinstance(name, float) else str(name) for name in task.classes]
+            bare = isinstance(task, BinaryTask) and not isinstance(task.classes[0], str)
+            return [f"{self.label} {name}" for name in names] if bare else names
         return [self.label] if task.outputs == 1 else [f"{self.label} {k + 1}" for k in range(task.outputs)]
 
     def rows_of(self, position: int) -> slice:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..series import IrregularSeries
+from ..series.tables import static_columns
 from ..tasks import BinaryTask, MulticlassTask, Task
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
@@ -32,8 +33,8 @@ def summary_of_series(series: IrregularSeries) -> dict[str, Any]:
             for name, count in zip(series.channel_names, observed, strict=True)
         ],
         "static": [
-            {"name": name, "missing": float(column.isnan().float().mean())}
-            for name, column in zip(series.static_names, series.static.T, strict=True)
+            {"name": name, "missing": float(np.mean([item is None or item != item for item in column.tolist()]))}
+            for name, column in static_columns(series.static.numpy(), series.format)
         ],
     }
 
