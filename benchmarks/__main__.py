@@ -1,10 +1,10 @@
-"""Run the benchmarks named on the command line, or all of them: `python -m benchmarks [paths|solve|models] [table ...]`."""
+"""Run the benchmarks named on the command line, or all of them: `python -m benchmarks [paths|solve|models|training] [table ...]`."""
 
 import sys
 
-from . import models, paths, solve
+from . import models, paths, solve, training
 
-BENCHMARKS = {"paths": paths.main, "solve": solve.main, "models": models.main}
+BENCHMARKS = {"paths": paths.main, "solve": solve.main, "models": models.main, "training": training.main}
 
 if __name__ == "__main__":
     for name in sys.argv[1:2] or BENCHMARKS:

@@ -134,11 +134,13 @@ def test_info(tmp_path):
     assert "threads" in done.stdout
 
 
-def test_demo_draws_a_picture(tmp_path):
-    done = run(COMMAND, "demo", "--out", str(tmp_path / "new"))
+def test_demo_is_the_main_job(tmp_path):
+    done = run(COMMAND, "demo", "--out", str(tmp_path / "new"), "--stays", "60")
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "new" / "paths.png").read_bytes().startswith(b"\x89PNG")
-    assert str(tmp_path / "new" / "paths.png") in done.stdout
+    for line in ("$ neuralcde fit", "$ neuralcde report", "$ neuralcde predict", "Test AUROC", "gradient boosting"):
+        assert line in done.stdout
+    assert (tmp_path / "new" / "model" / "report.html").exists()
+    assert len((tmp_path / "new" / "risk.csv").read_text().splitlines()) == 51
 
 
 def test_wrong_use_exits_with_2():

@@ -1,42 +1,105 @@
-"""`neuralcde demo`: the paths of a small embedded series, as a picture."""
+"""`neuralcde demo`: the main job on a table that it makes itself, typed as a user would type it."""
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import sys
+import time
 from pathlib import Path
 
-from ..paths import hermite, linear, natural_cubic, rectilinear, smoothing
-from ..report import draw_paths
-from ..series import IrregularSeries
+import numpy as np
+import polars
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-nan = float("nan")
-HOURS = [0.0, 0.7, 1.1, 2.9, 3.3, 5.0, 5.4, 7.8, 8.1, 10.0]
-STAY = {
-    "pulse": [82.0, nan, 91.0, nan, 104.0, 110.0, nan, 96.0, nan, 88.0],
-    "lactate": [nan, 1.4, nan, nan, 2.9, nan, nan, 2.1, 1.8, nan],
-    "drip": [nan, nan, 0.0, 2.0, 2.0, nan, 4.0, nan, 0.0, nan],
-}
+from .errors import ends_well
+from .icu_table import LABS, VITALS, icu_table
+from .tables import write_table
+
+STAYS, NEW = 2000, 50
 
 
-def demo(*, out: Path = Path("demo")) -> None:
-    """Draw every path scheme through a small irregular series with missing values.
+@ends_well
+def demo(*, out: Path = Path("demo"), stays: int = STAYS, seed: int = 0, debug: bool = False) -> None:
+    """Make an ICU-like table, train on it, write a report, predict for new stays, and compare with two baselines.
 
     Parameters
     ----------
     out
-        Folder for the picture.
+        Folder for the tables, the model and its report.
+    stays
+        Series in the table.
+    seed
+        Of the table.
+    debug
+        Show where an error happened.
     """
-    values = [list(row) for row in zip(*STAY.values(), strict=True)]
-    series = IrregularSeries.from_list([(HOURS, values)], ids=["stay 7"], channels=list(STAY))
-    paths = {
-        "natural_cubic": natural_cubic(series),
-        "hermite": hermite(series),
-        "linear": linear(series),
-        'linear, fill="forward"': linear(series, fill="forward"),
-        "rectilinear": rectilinear(series),
-        "smoothing, penalty=0.3": smoothing(series, penalty=0.3),
-    }
-    print(series)
-    for name, path in paths.items():
-        print(f"{name:24}{path}")
-    picture = draw_paths(paths, out / "paths.png")
-    print(f"picture: {picture}")
+    begun = time.perf_counter()
+    out.mkdir(parents=True, exist_ok=True)
+    table, new, model = out / "vitals.csv", out / "new_stays.csv", out / "model"
+    frame = icu_table(stays, seed)
+    write_table(frame, table)
+    write_table(icu_table(NEW, seed + 1, first=stays).drop("outcome"), new)
+    print(f"{table}: {stays} made-up stays of an intensive care unit, {frame.height:,} rows\n{frame.head(4)}")
+    _run("fit", table, "--id", "stay", "--time", "hour", "--label", "outcome", "--static", "age", "--out", model)
+    _run("report", model)
+    _run("predict", model, new, "--out", out / "risk.csv")
+    print(f"\n{polars.read_csv(out / 'risk.csv').head(4)}\n\nTest AUROC, on the same held-out stays:")
+    for name, area in _compare(frame, polars.read_csv(model / "test_predictions.csv")).items():
+        print(f"  {area:.3f}  {name}")
+    print(f"\nOpen {model / 'report.html'}. All of this took {time.perf_counter() - begun:.0f} seconds.")
+
+
+def _run(*arguments: str | Path) -> None:
+    """A command as a user would type it."""
+    words = [str(argument) for argument in arguments]
+    print(f"\n$ neuralcde {shlex.join(words)}", flush=True)
+    done = subprocess.run([sys.executable, "-m", "neuralcde", *words])
+    if done.returncode:
+        sys.exit(done.returncode)
+
+
+def _compare(frame: polars.DataFrame, tested: polars.DataFrame) -> dict[str, float]:
+    """Our area under the ROC curve, and that of what one would try first, trained on the stays that do not test."""
+    channels = [*VITALS, *LABS]
+    age = polars.col("age").first()
+    last = [polars.col(name).drop_nulls().last() for name in channels]
+    statistics = [
+        statistic.name.suffix(suffix)
+        for name in channels
+        for suffix, statistic in {
+            " mean": polars.col(name).mean(),
+            " deviation": polars.col(name).std(),
+            " least": polars.col(name).min(),
+            " most": polars.col(name).max(),
+            " first": polars.col(name).drop_nulls().first(),
+            " last": polars.col(name).drop_nulls().last(),
+            " trend": polars.cov(name, "hour"),
+            " count": polars.col(name).count(),
+        }.items()
+    ]
+    stays = frame.group_by("stay", maintain_order=True)
+    died = (stays.agg(polars.col("outcome").first())["outcome"] == "died").to_numpy()
+    held_out = stays.agg()["stay"].is_in(tested["stay"].to_list()).to_numpy()
+    areas = {"Neural CDE": float(roc_auc_score(tested["truth"] == "died", tested["p_died"]))}
+    for name, features, model in (
+        (
+            "summary statistics, gradient boosting",
+            [*statistics, polars.col("hour").max(), age],
+            HistGradientBoostingClassifier(random_state=0),
+        ),
+        (
+            "last values carried forward, logistic regression",
+            [*last, age],
+            make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression(max_iter=1000)),
+        ),
+    ):
+        table = stays.agg(features).drop("stay").to_numpy().astype(np.float64)
+        model.fit(table[~held_out], died[~held_out])
+        areas[name] = float(roc_auc_score(died[held_out], model.predict_proba(table[held_out])[:, 1]))
+    return areas

@@ -1,0 +1,173 @@
+"""What a user waits for: reading a large table, and a training loop around the model; and what the estimators' defaults reach."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import torch
+
+import neuralcde as nc
+from neuralcde.tasks import classification_task
+from neuralcde.train import TrainingSettings, train
+
+from .data import folder
+from .measure import medians, once, save, show
+from .memory import peak_megabytes
+
+SEEDS, DROPPED = (0, 1, 2), 0.5
+
+
+def main(chosen: list[str]) -> None:
+    tables = {"reading": large_csv, "loop": loop_overhead, "defaults": accuracy_of_defaults}
+    for name in chosen or tables:
+        rows = tables[name]()
+        if rows:
+            save("training", {name: rows})
+
+
+def large_csv() -> list[dict[str, object]]:
+    """A CSV of 200 MB as series: time against polars' own reading, memory against the file, both in fresh processes."""
+    with tempfile.TemporaryDirectory() as temporary:
+        file = Path(temporary) / "vitals.csv"
+        write_csv(file, megabytes=200)
+        size = file.stat().st_size / 2**20
+        rows = []
+        for what in ("polars", "series"):
+            done = [
+                json.loads(subprocess.check_output([sys.executable, "-m", "benchmarks.training", what, str(file)]))
+                for _ in range(3)
+            ]
+            seconds = float(np.median([run["seconds"] for run in done]))
+            peak = max(run["peak_mb"] for run in done)
+            rows.append(
+                {
+                    "what": "polars.read_csv" if what == "polars" else "read_csv and from_long",
+                    "rows": done[0]["rows"],
+                    "file MB": size,
+                    "seconds": seconds,
+                    "peak MB": peak,
+                    "peak / file": peak / size,
+                }
+            )
+    rows[1]["times polars"] = rows[1]["seconds"] / rows[0]["seconds"]  # type: ignore[operator]
+    show("Reading a large CSV", rows)
+    return rows
+
+
+def write_csv(file: Path, *, megabytes: int) -> None:
+    """A long table: text ids, times, eight channels of which a third is empty."""
+    rng = np.random.default_rng(0)
+    with file.open("wb") as out:
+        number, part = 0, 100_000
+        while file.stat().st_size < megabytes * 2**20:
+            ids = np.char.add("stay ", (number + np.arange(part) // 50).astype(str))
+            columns = {f"channel {k}": rng.normal(size=part).round(4) for k in range(8)}
+            frame = pl.DataFrame({"stay": ids, "hour": np.arange(part) % 50 + (0.9 * rng.random(part)).round(2), **columns})
+            hidden = [
+                pl.when(pl.Series(rng.random(part) < 1 / 3)).then(None).otherwise(pl.col(name)).alias(name)
+                for name in columns
+            ]
+            frame.with_columns(hidden).write_csv(out, include_header=number == 0)
+            out.flush()
+            number += part // 50
+
+
+def read_once(what: str, file: Path) -> dict[str, float]:
+    """Read the file in this process: seconds, peak memory beyond the imports, rows."""
+    found: list[int] = []
+
+    def read() -> None:
+        frame = pl.read_csv(file)
+        if what == "series":
+            found.append(len(nc.IrregularSeries.from_long(frame, id="stay", time="hour").times))
+        else:
+            found.append(frame.height)
+
+    nc.IrregularSeries.from_long(
+        pl.DataFrame({"stay": ["a"], "hour": [0.0], "x": [1.0]}), id="stay", time="hour"
+    )  # imports
+    start = time.perf_counter()
+    peak = peak_megabytes(read)
+    return {"seconds": time.perf_counter() - start, "peak_mb": peak, "rows": found[0]}
+
+
+def loop_overhead() -> list[dict[str, object]]:
+    """An epoch of `train` on CharacterTrajectories' sizes, against the bare forward and backward passes of its batches."""
+    generator = torch.Generator().manual_seed(0)
+    pairs = [(torch.arange(182.0), torch.randn(182, 3, generator=generator).cumsum(0) / 10) for _ in range(640)]
+    y = [k % 20 for k in range(640)]
+    task = classification_task(y)
+    data = nc.PathDataset(nc.linear(nc.IrregularSeries.from_list(pairs).with_channels()), task.encode(y))
+    rows = []
+    for average in (0.0, 0.99):
+        settings = TrainingSettings(max_epochs=1, batch_size=32, clip=1.0, average=average, verbose=0)
+        model = nc.NeuralCDE(4, 20, hidden=32, width=32, depth=3)
+        batches = [data[list(range(k, k + 32))] for k in range(0, 640, 32)]
+
+        def bare() -> None:
+            for path, targets in batches:  # noqa: B023
+                model.zero_grad()  # noqa: B023
+                task.loss(model(path), targets).backward()  # noqa: B023
+
+        def whole() -> None:
+            train(model, task, data, None, settings)  # noqa: B023
+
+        seconds = medians({"bare": bare, "train": whole}, repeats=15)
+        rows.append(
+            {
+                "loop": "train" if not average else "train, moving average",
+                "ms a batch": seconds["train"] / 20 * 1e3,
+                "bare ms": seconds["bare"] / 20 * 1e3,
+                "overhead": seconds["train"] / seconds["bare"] - 1,
+            }
+        )
+    show("The loop around the model: batches of 32 series of 182 observations, hidden 32", rows)
+    return rows
+
+
+def accuracy_of_defaults() -> list[dict[str, object]]:
+    """`NeuralCDEClassifier()` on CharacterTrajectories with half of the observations dropped: a fifth of the series tests."""
+    file = folder() / "character_trajectories.npz"
+    if not file.exists():
+        print(f"\nno {file}: the accuracy of the defaults is not measured")
+        return []
+    with np.load(file) as pack:
+        block, lengths, labels = pack["X"], pack["length"].astype(int), pack["y"]
+    rows = []
+    for seed in SEEDS:
+        rng = np.random.default_rng(seed)
+        pairs = []
+        for values, length in zip(block, lengths, strict=True):
+            kept = np.sort(rng.permutation(length)[: max(2, round(length * (1 - DROPPED)))])
+            pairs.append((kept.astype(float), values[kept]))
+        series = nc.IrregularSeries.from_list(pairs)
+        order = rng.permutation(len(series))
+        test, training = order[: len(order) // 5], order[len(order) // 5 :]
+        classifier = nc.NeuralCDEClassifier(random_state=seed)
+        seconds = once(lambda: classifier.fit(series[training], labels[training]))  # noqa: B023
+        rows.append(
+            {
+                "seed": seed,
+                "test accuracy": classifier.score(series[test], labels[test]),
+                "epochs": classifier.n_iter_,
+                "seconds": seconds,
+            }
+        )
+        print(rows[-1], flush=True)
+    mean = float(np.mean([row["test accuracy"] for row in rows]))  # type: ignore[arg-type]
+    rows.append(
+        {"seed": "mean", "test accuracy": mean, "epochs": "", "seconds": max(row["seconds"] for row in rows)}  # type: ignore[type-var]
+    )
+    show("NeuralCDEClassifier() on CharacterTrajectories, half of the observations dropped", rows)
+    return rows
+
+
+if __name__ == "__main__":
+    print(json.dumps(read_once(sys.argv[1], Path(sys.argv[2]))))
