@@ -38,9 +38,7 @@ def binary_figures(run: Run) -> list[Drawing]:
     def precision(axes: Any) -> None:
         right, found, _ = precision_recall_curve(yes, p[:, 1])
         axes.axhline(share, **DASHED)
-        axes.plot(
-            *thin(found[:-1], right[:-1]), color=LINE, drawstyle="steps-post"
-        )  # the last point is not of the data
+        axes.plot(*thin(found[found > 0], right[found > 0]), color=LINE, drawstyle="steps-post")
         alarms = p[:, 1] > 0.5
         if alarms.any():
             axes.plot(alarms[yes].mean(), yes[alarms].mean(), "o", color=DOTS, markersize=6)

@@ -21,6 +21,7 @@ Array = NDArray[Any]
 CHANNELS = 4  # that are drawn
 DENSE = 400  # points of a path, beside its knots
 DRAWN = 400  # observations of a channel, and times of a prediction
+BELOW: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, -0.42), "ncols": 2, "handlelength": 1.2}
 LINES = 4  # classes, labels or targets of which the prediction is drawn
 
 
@@ -116,10 +117,9 @@ def _prediction(axes: Any, run: Run, series: IrregularSeries, position: int, clo
             colour = COLOURS[k] if several else DARK
             axes.plot(t[rows], outputs[:, k].numpy() * scale[0] + mean[0], color=colour, label=short(name, 18), **look)
             truths(truth[:, k] * scale[0] + mean[0], colour)
-        unit = " (standard deviations from the mean)" if several else ""
-        axes.set_title(f"predicted {'targets' if several else short(run.label)}, dashed: true{unit}")
+        axes.set_title(f"predicted {'targets, standardised' if several else short(run.label)}; dashed: true")
         if several:
-            axes.legend()
+            axes.legend(**BELOW)
         return
     p = task.probabilities(outputs)  # type: ignore[attr-defined]
     axes.set(ylim=(-0.04, 1.04))
@@ -128,7 +128,7 @@ def _prediction(axes: Any, run: Run, series: IrregularSeries, position: int, clo
         axes.plot(t[rows], p[:, 1], color=DARK, **look)
         if len(truth) > 1:
             truths(truth, GREY)
-        dashed = ", dashed: true" if len(truth) > 1 else ""
+        dashed = "; dashed: true" if len(truth) > 1 else ""
         axes.set_title(f"predicted chance of {short(run.names[1], 24)}{dashed}")
         return
     told = []
@@ -139,7 +139,7 @@ def _prediction(axes: Any, run: Run, series: IrregularSeries, position: int, clo
         name = short(run.names[k], 14) + (" (true)" if k in told else "")
         axes.plot(t[rows], p[:, k], color=COLOURS[place], label=name, **look)
     axes.set_title("predicted chance")
-    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.42), ncols=2, columnspacing=1.0, handlelength=1.2)
+    axes.legend(**BELOW)
 
 
 def _words(run: Run, series: IrregularSeries, position: int, role: str, clock: Clock) -> tuple[str, str]:
