@@ -53,6 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (FileNotFoundError, ValueError, RuntimeError) as reason:
         print(f"error: {reason}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on from here.", file=sys.stderr)
+        return 130
     if failures:
         print(f"{failures} of {len(runs)} runs failed; the same command goes on with them.", file=sys.stderr)
     return 1 if failures else 0
