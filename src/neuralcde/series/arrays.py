@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -130,7 +131,7 @@ def check_finite(rows: Rows, ids: NDArray[Any], channel_names: Sequence[str], wh
         raise ValueError(
             f"{_series_at(row, offsets, ids)} has a time of {times[row].item()}; times must be finite. Drop such rows."
         )
-    row = _first(values.isinf().any(1))
+    row = _first((values == math.inf).any(1) | (values == -math.inf).any(1))  # isinf would copy all values
     if row is not None:
         channel = int(values[row].isinf().nonzero()[0, 0])
         raise ValueError(
@@ -155,7 +156,10 @@ def check_static(static: Float[Tensor, "series features"], ids: NDArray[Any], na
 def check_increasing(rows: Rows, ids: NDArray[Any], when: When) -> None:
     """Times strictly increasing within a series; an error names it."""
     times, _, offsets = rows
-    row = _first((times.diff() <= 0) & (ragged.series_of_rows(offsets).diff() == 0))
+    back = times[1:] <= times[:-1]
+    firsts = offsets[1:-1]
+    back[firsts[(firsts > 0) & (firsts < len(times))] - 1] = False  # from one series to the next
+    row = _first(back)
     if row is None:
         return
     name, before, after = _series_at(row, offsets, ids), times[row].item(), times[row + 1].item()

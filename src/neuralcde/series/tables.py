@@ -113,8 +113,7 @@ def read_long(
     columns = {name: _typed(table[name]) for name in table.columns if name in wanted}
     names = _channel_columns(columns, static) if channels is None else tuple(map(str, channels))
 
-    step = np.diff(codes)
-    ordered = bool(np.all((step > 0) | ((step == 0) & (np.diff(times) >= 0))))
+    ordered = bool(np.all((codes[1:] > codes[:-1]) | ((codes[1:] == codes[:-1]) & (times[1:] >= times[:-1]))))
     order = None if ordered else np.lexsort((times, codes))
 
     def arranged(column: Array) -> Array:
@@ -257,12 +256,14 @@ def _codes(column: nw.Series[Any]) -> tuple[Array, Array]:
 
 def _in_order_of_appearance(column: nw.Series[Any]) -> tuple[Array, Array]:
     """Codes 0, 1, ... of the distinct items of a column without nulls, and the items."""
-    frame = column.alias("item").to_frame()
+    changes = (column[1:] != column[:-1]).to_numpy()  # an item is looked up once for each run of it, not for each row
+    starts = np.concatenate((np.arange(min(len(column), 1)), np.flatnonzero(changes) + 1))
+    frame = column[starts].alias("item").to_frame()
     distinct = frame.unique("item", maintain_order=True).with_row_index("code")
     matched = frame.with_row_index("row").join(distinct, on="item", how="left")
-    codes = np.empty(len(frame), dtype=np.int64)
+    codes = np.empty(len(frame), dtype=np.int32)
     codes[matched["row"].to_numpy()] = matched["code"].to_numpy()
-    return codes, distinct["item"].to_numpy()
+    return np.repeat(codes, np.diff(starts, append=len(column))), distinct["item"].to_numpy()
 
 
 def _typed(column: nw.Series[Any]) -> nw.Series[Any]:
