@@ -1,0 +1,76 @@
+"""Intervals of metrics: the same as drawing series and computing the metric again and again."""
+
+import numpy as np
+import pytest
+import torch
+
+from neuralcde.report import bootstrap
+from neuralcde.report.bootstrap import SEED, intervals, resamples, weighted_metrics
+from neuralcde.tasks import BinaryTask, MulticlassTask, MultilabelTask, RegressionTask
+
+
+def case(kind, size=80):
+    """A task with outputs and targets; some scores are equal, some targets are not known."""
+    generator = torch.Generator().manual_seed(1)
+    if kind == "binary":
+        y = (torch.rand(size, generator=generator) < 0.3).double()
+        return BinaryTask(("no", "yes")), (y[:, None] + torch.randn(size, 1, generator=generator)).round(decimals=1), y
+    if kind == "multiclass":
+        y = torch.randint(4, (size,), generator=generator).double()
+        outputs = torch.randn(size, 5, generator=generator)  # a class that the test does not have
+        return MulticlassTask(tuple("abcde")), outputs, y
+    y = torch.randn(size, 2, generator=generator).double()
+    outputs = y + torch.randn(size, 2, generator=generator)
+    if kind == "labels":
+        y = (y > 0).double()
+    y[:9, 0] = torch.nan
+    task = MultilabelTask(2) if kind == "labels" else RegressionTask((3.0, 1e6), (2.0, 0.5), False)
+    return task, outputs, y
+
+
+@pytest.mark.parametrize("kind", ["binary", "multiclass", "labels", "regression"])
+def test_equal_weights_give_the_metrics_of_the_task(kind):
+    task, outputs, targets = case(kind)
+    metrics = weighted_metrics(task, outputs, targets)
+    wanted = task.metrics(outputs, targets)
+    assert set(metrics) == set(wanted)
+    with np.errstate(invalid="ignore"):  # the recall of a class that is not there
+        for name, metric in metrics.items():
+            np.testing.assert_allclose(metric(np.ones((1, len(targets)))), wanted[name], rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["binary", "multiclass", "labels", "regression"])
+def test_the_interval_is_that_of_metrics_computed_again(kind, monkeypatch):
+    monkeypatch.setattr(bootstrap, "resamples", lambda targets: 40)
+    task, outputs, targets = case(kind)
+    generator = np.random.default_rng(SEED)
+    again = []
+    for _ in range(40):
+        drawn = generator.integers(len(targets), size=len(targets))
+        again.append(task.metrics(outputs[drawn], targets[drawn]))
+    for name, (low, high) in intervals(task, outputs, targets).items():
+        wanted = np.percentile([row[name] for row in again], [2.5, 97.5])
+        np.testing.assert_allclose((low, high), wanted, rtol=1e-6)
+
+
+def test_series_are_drawn_with_all_their_rows():
+    """With rows that are copies of each other the interval is that of the series, not one that is narrower."""
+    task, outputs, targets = case("binary")
+    alone = intervals(task, outputs, targets)
+    counts = np.full(len(targets), 5)
+    copied = intervals(task, outputs.repeat_interleave(5, 0), targets.repeat_interleave(5, 0), counts=counts)
+    for name, wanted in alone.items():
+        np.testing.assert_allclose(copied[name], wanted)
+
+
+def test_a_thousand_resamples_and_fewer_of_very_many_targets():
+    assert [resamples(size) for size in (0, 10, 50_000, 100_000, 10**7)] == [1000, 1000, 1000, 500, 200]
+
+
+def test_resamples_of_one_class_do_not_count():
+    task = BinaryTask((0, 1))
+    found = intervals(task, torch.tensor([[1.0], [-1.0], [-2.0]]), torch.tensor([1.0, 0.0, 0.0]))
+    assert found["auroc"] == (1.0, 1.0)
+    alone = intervals(task, torch.tensor([[1.0], [2.0]]), torch.tensor([1.0, 1.0]))
+    assert "auroc" not in alone
+    assert alone["accuracy"] == (1.0, 1.0)

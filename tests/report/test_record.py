@@ -1,0 +1,139 @@
+"""What a run leaves behind for its report: small, and enough."""
+
+import dataclasses
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from report_runs import NASTY, fitted, series_of
+
+import neuralcde as nc
+from neuralcde.report.clock import clock_of
+from neuralcde.report.examples import path_of, telling_channels
+from neuralcde.report.record import choose_examples
+from neuralcde.report.run import read_run
+from neuralcde.report.summary import distribution, summary_of_series
+from neuralcde.tasks import BinaryTask, RegressionTask
+
+
+@pytest.fixture(scope="module")
+def run_and_series(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("binary")
+    estimator, series, test = fitted("binary", folder)
+    return read_run(folder), estimator, series, test
+
+
+def test_the_summary_counts(run_and_series):
+    run, _, series, _ = run_and_series
+    found = run.data["series"]
+    assert (found["training"], found["test"], found["rows"]) == (45, 15, len(series.times))
+    assert found["values"] == int(series.observed.sum())
+    assert [channel["name"] for channel in found["channels"]] == ["pulse", NASTY]
+    assert found["channels"][0]["missing"] == pytest.approx(float(series.values[:, 0].isnan().float().mean()))
+    assert found["static"] == [{"name": "age", "missing": 0.0}, {"name": "unit", "missing": 0.25}]
+    assert sum(found["lengths"]["counts"]) == 60
+    assert sum(found["gaps"]["counts"]) == int((series.lengths - 1).sum())
+    assert run.data["targets"] == {"training": [15, 30], "test": [5, 10]}
+
+
+def test_examples_are_the_series_they_were(run_and_series):
+    run, _, series, test = run_and_series
+    places = [position for position, _ in run.data["examples"]]
+    assert len(places) == 3
+    assert run.examples == series[test[places]]
+    for k, place in enumerate(places):  # and the outputs kept for them are theirs
+        alone = run.examples[[k]]
+        at_end = run.estimator._outputs_at(alone, alone.times.numpy())[0, -1]
+        torch.testing.assert_close(at_end, run.outputs[place], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("scheme", ["linear", "rectilinear", "natural_cubic"])
+def test_the_path_runs_through_the_observations_in_the_users_units(scheme, tmp_path):
+    series = series_of(30)
+    stamps = nc.IrregularSeries.from_list(
+        [(1e6 + 3600 * one.times.numpy(), 100 + 20 * one.values.numpy()) for one in series], channels=["a", "b"]
+    )
+    fitted("binary", tmp_path, series=stamps, path=scheme)
+    run = read_run(tmp_path)
+    for one in run.examples:
+        t, path = path_of(run, one)
+        assert t[0] == pytest.approx(float(one.times[0]))
+        assert t[-1] == pytest.approx(float(one.times[-1]))
+        for time, row in zip(one.times.numpy(), one.values.numpy(), strict=True):
+            after = path[np.flatnonzero(np.isclose(t, time, rtol=0, atol=1e-6))[-1]]
+            known = ~np.isnan(row)
+            np.testing.assert_allclose(after[known], row[known], rtol=1e-4)
+
+
+def test_what_is_kept_does_not_grow_with_the_data(tmp_path):
+    for count in (40, 400):
+        fitted("regression", tmp_path / str(count), count=count, max_epochs=1)
+    sizes = {count: (tmp_path / count / "data.json").stat().st_size for count in ("40", "400")}
+    assert sizes["400"] < 1.2 * sizes["40"]
+    assert pl.read_parquet(tmp_path / "400" / "examples.parquet")["id"].n_unique() == 3
+
+
+def test_examples_of_two_classes_are_a_right_one_of_each_and_the_worst():
+    outputs = torch.tensor([[3.0], [1.0], [-2.0], [-4.0], [2.0], [-1.0]])
+    targets = torch.tensor([1.0, 1.0, 0.0, 0.0, 0.0, 1.0])
+    ones = np.ones(6, dtype=int)
+    found = choose_examples(BinaryTask(("no", "yes")), outputs, targets, counts=ones, lengths=ones)
+    assert found == [(0, "surest"), (3, "surest"), (4, "worst")]
+
+
+def test_examples_of_numbers_are_the_best_a_middling_and_the_worst_and_not_endless():
+    outputs, targets = torch.tensor([[0.0], [1.0], [2.0], [3.0], [9.0]]), torch.zeros(5, 1)
+    ones = np.ones(5, dtype=int)
+    task = RegressionTask((0.0,), (1.0,))
+    assert choose_examples(task, outputs, targets, counts=ones, lengths=ones) == [
+        (0, "surest"),
+        (2, "typical"),
+        (4, "worst"),
+    ]
+    long = np.array([1, 1, 1, 1, 10**6])
+    assert choose_examples(task, outputs, targets, counts=ones, lengths=long)[-1] == (3, "worst")
+    assert choose_examples(task, outputs[:1], targets[:1], counts=ones[:1], lengths=ones[:1]) == [(0, "worst")]
+
+
+def test_channels_that_tell_nothing_are_not_drawn(tmp_path):
+    """A channel that never varies is as good as one that is missing."""
+    series = series_of(60, channels="abcdef")
+    values = series.values.clone()
+    values[:, [1, 3]] = 7.0
+    fitted("regression", tmp_path, series=dataclasses.replace(series, values=values), intensity=False)
+    assert telling_channels(read_run(tmp_path)) == [0, 2, 4, 5]
+
+
+def test_distributions():
+    whole = distribution(np.array([3, 3, 4, 7]))
+    assert (sum(whole["counts"]), len(whole["counts"]), whole["logarithmic"]) == (4, 5, False)
+    wide = distribution(np.array([0.01, 1.0, 100.0]))
+    assert wide["logarithmic"]
+    assert sum(wide["counts"]) == 3
+    assert sum(distribution(np.array([2.0, 2.0]))["counts"]) == 2
+    assert distribution(np.array([-1.0, 1000.0]))["logarithmic"] is False
+
+
+def test_one_row_has_no_gaps():
+    alone = summary_of_series(nc.IrregularSeries.from_list([([1.0], [[2.0]])]))
+    assert alone["gaps"] is None
+    assert alone["lengths"]["quantiles"] == [1.0] * 7
+
+
+def test_clocks():
+    number = series_of(1).format
+    assert clock_of(number, 3.0, 9.0).label == "time"
+    far = clock_of(number, 1.7e9, 1.7e9 + 5)
+    assert (far.start, far.label) == (1.7e9, "time since start")
+    frame = pl.DataFrame({"id": [1, 1], "at": [3600_000_000, 3 * 86400_000_000 + 3600_000_000], "x": [0.0, 1.0]})
+    stamps = nc.IrregularSeries.from_long(frame.with_columns(pl.col("at").cast(pl.Datetime("us"))), id="id", time="at")
+    clock = clock_of(stamps.format, *stamps.times.tolist())
+    assert (clock.factor * 86400, clock.label) == (pytest.approx(1.0), "days since start")
+    assert clock.since == "1970-01-01 01:00"
+
+
+def test_data_json_is_json(run_and_series):
+    run, *_ = run_and_series
+    json.dumps(run.data, allow_nan=False)

@@ -1,0 +1,249 @@
+"""The report as a reader meets it: made by the installed command, opened in a browser."""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from markupsafe import escape
+from report_runs import NASTY, fitted, series_of, targets_of
+
+from neuralcde import NeuralCDEClassifier
+from neuralcde.report import record_run, write_report
+from neuralcde.report.run import read_run
+
+COMMAND = str(Path(sys.executable).parent / "neuralcde")
+CHROMIUM = shutil.which("chromium")
+WIDTHS = (320, 390, 1200)  # a small phone, a phone, a desk
+FIGURES = {"binary": 9, "multiclass": 9, "regression": 10}
+
+# In a page, shows what it holds to the page around it.
+PROBE = """<script>addEventListener("load", () => parent.postMessage({
+  frame: name, needed: document.documentElement.scrollWidth, given: innerWidth,
+  figures: [...document.querySelectorAll("figure svg")].map(svg => {
+    const box = svg.getBoundingClientRect(), label = svg.getAttribute("aria-label");
+    return {width: box.width, height: box.height, label, drawn: svg.querySelectorAll("path, use").length}; }),
+  scripts: document.querySelectorAll("script").length - 1,
+  text: document.body.innerText}, "*"))</script>"""
+# Around the page: one frame for every width.
+FRAMES = """<!DOCTYPE html><pre id="found"></pre><script>
+console.error("this one is heard");
+const found = {};
+addEventListener("message", event => {
+  found[event.data.frame] = event.data;
+  document.getElementById("found").textContent = JSON.stringify(found); });
+</script>"""
+
+
+def run(*arguments):
+    return subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=120)
+
+
+class Pages(dict):
+    """A page of each kind, made when it is first asked for; of two classes by the installed command."""
+
+    def __init__(self, root):
+        self.root = root
+
+    def __missing__(self, kind):
+        folder = self.root / kind
+        if kind == "binary":
+            self[kind] = page_by_command(folder)
+        else:
+            fitted(kind, folder, count=80, path="rectilinear" if kind == "multiclass" else "linear")
+            self[kind] = write_report(folder)
+        return self[kind]
+
+
+def page_by_command(folder):
+    """Fit and report as a user does it; the table is gone by then."""
+    series = series_of(44)
+    labels = pl.DataFrame({"id": series.ids.tolist(), "out come": targets_of("binary", series).tolist()})
+    table = folder.with_suffix(".csv")
+    series.to_long("polars").join(labels, on="id").write_csv(table)
+    names = ["--id", "id", "--time", "time", "--label", "out come", "--static", "age", "--static", "unit"]
+    small = ["--max-epochs", 3, "--hidden", 4, "--width", 4, "--verbose", 0]
+    done = run("fit", table, *names, "--out", folder, *small)
+    assert done.returncode == 0, done.stderr
+    table.unlink()
+    done = run("report", folder)
+    assert done.returncode == 0, done.stderr
+    assert f"report: {folder / 'report.html'}" in done.stdout
+    return folder / "report.html"
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    return Pages(tmp_path_factory.mktemp("reports"))
+
+
+class Tags(HTMLParser):
+    """Tags that are opened, and whether each is closed in its turn."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.opened, self.links, self.stack = [], [], []
+        self.feed(text)
+        assert not self.stack
+
+    def handle_starttag(self, tag, attributes):
+        self.opened.append(tag)
+        self.links += [value for name, value in attributes if name in ("href", "src", "xlink:href", "srcset")]
+        if tag not in ("meta", "br"):
+            self.stack.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.stack.pop() == tag
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        self.stack.pop()
+
+
+@pytest.mark.parametrize("kind", FIGURES)
+def test_the_page_stands_alone(pages, kind):
+    text = pages[kind].read_text()
+    tags = Tags(text)
+    assert not {"script", "link", "img", "iframe", "object", "base"} & set(tags.opened)
+    assert all(link.startswith("#") for link in tags.links)
+    assert not re.search(r"https?://|@import|url\((?!#)", text)
+    assert tags.opened.count("figure") == tags.opened.count("svg") == FIGURES[kind]
+    ids = re.findall(r'<[^>]* id="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+    assert {link[1:] for link in tags.links} <= set(ids)
+
+
+@pytest.mark.parametrize("kind", ["binary", "multiclass"])
+def test_names_stay_names(pages, kind):
+    text = pages[kind].read_text()
+    assert "<script" not in text
+    assert "<b>" not in text.replace("<b>0.", "").replace("<b>1.", "")  # the headline is the only bold number
+    assert escape(NASTY) in text
+    assert "&lt;b&gt;" in text
+
+
+def test_the_headline_is_the_metric_of_the_test(pages):
+    for kind, name in (("binary", "AUROC"), ("multiclass", "Accuracy"), ("regression", "R²")):
+        found = read_run(pages[kind].parent)
+        value = found.estimator.task_.metrics(found.outputs, found.targets)[found.estimator.task_.metric]
+        assert f"<b>{value:.3f}</b> <span>{name} on " in pages[kind].read_text()
+    metrics = json.loads((pages["binary"].parent / "metrics.json").read_text())
+    assert f"{metrics['test']['auroc']:.3f}" in pages["binary"].read_text()
+    assert f"{metrics['cost']['parameters']:,}" in pages["binary"].read_text()
+
+
+def test_what_is_not_there_is_said(pages):
+    assert "There was no validation" in pages["binary"].read_text()  # 35 series are too few
+    assert "There was no validation" not in pages["multiclass"].read_text()
+    assert "not measured" in pages["multiclass"].read_text()  # fitted in Python
+    assert "not measured" not in pages["binary"].read_text()
+
+
+def test_the_same_run_gives_the_same_page(pages):
+    before = pages["regression"].read_bytes()
+    assert write_report(pages["regression"].parent).read_bytes() == before
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: apt-get install chromium")
+@pytest.mark.parametrize("kind", FIGURES)
+def test_in_a_browser(pages, kind, tmp_path):
+    """Figures have a size, nothing is wider than the window, nothing is said on the console."""
+    copy = tmp_path / "copy.html"
+    copy.write_text(pages[kind].read_text().replace("</body>", f"{PROBE}</body>"))
+    frames = [
+        f'<iframe name="w{w}" src="copy.html" style="width:{w}px;height:900px;border:0"></iframe>' for w in WIDTHS
+    ]
+    (tmp_path / "frames.html").write_text(FRAMES + "".join(frames))
+    options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0"]
+    options += [f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=5000", "--dump-dom"]
+    done = subprocess.run(
+        [CHROMIUM, *options, (tmp_path / "frames.html").as_uri()], capture_output=True, text=True, timeout=120
+    )
+    said = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    assert len(said) == 1, said
+    assert "this one is heard" in said[0]
+    found = json.loads(html.unescape(re.search(r'<pre id="found">(.*?)</pre>', done.stdout, re.DOTALL)[1]))
+    assert set(found) == {f"w{w}" for w in WIDTHS}
+    for width in WIDTHS:
+        page = found[f"w{width}"]
+        assert page["given"] == width
+        assert page["needed"] <= width
+        assert page["scripts"] == 0
+        assert len(page["figures"]) == FIGURES[kind]
+        for figure in page["figures"]:
+            assert figure["width"] > 250, figure
+            assert figure["height"] > 150, figure
+            assert figure["drawn"] > 5, figure
+            assert figure["label"]
+        assert "Examples" in page["text"]
+    if kind == "binary":
+        assert NASTY.split(" & ")[0] in found["w1200"]["text"]
+
+
+@pytest.mark.parametrize(("kind", "figures"), [("labels", 7), ("targets", 12), ("rows", 9)])
+def test_other_targets(kind, figures, tmp_path):
+    """Several labels, several numbers, a label a row."""
+    fitted(kind, tmp_path, pool="mean" if kind == "targets" else "last")
+    text = write_report(tmp_path).read_text()
+    assert Tags(text).opened.count("svg") == figures
+    assert ("rows of 15 test series" in text) == (kind == "rows")
+    assert ("read off the mean state" in text) == (kind == "targets")
+
+
+def test_a_test_of_one_class_has_no_curves(tmp_path):
+    series = series_of(24)
+    estimator, *_ = fitted("binary", tmp_path, series=series)
+    targets = targets_of("binary", series)
+    record_run(tmp_path, estimator, series, targets, test=np.flatnonzero(targets == "well")[:5])
+    text = write_report(tmp_path).read_text()
+    assert "the test series are all of one class" in text
+    assert "ROC curve" not in text
+
+
+def test_many_classes_fit_into_one_matrix(tmp_path):
+    series = series_of(160)
+    targets = np.arange(160) % 40
+    estimator = NeuralCDEClassifier(max_epochs=1, hidden=4, width=4, random_state=0).fit(series, targets)
+    estimator.save(tmp_path)
+    record_run(tmp_path, estimator, series, targets, test=np.arange(0, 160, 3))
+    assert "17 others" in write_report(tmp_path).read_text()
+
+
+@pytest.mark.parametrize("name", ["config.json", "data.json", "test_outputs.safetensors", "examples.parquet"])
+def test_missing_and_damaged_files_are_named(pages, name, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(pages["regression"].parent, folder)
+    (folder / name).write_bytes(b"{")
+    with pytest.raises(ValueError, match="damaged"):
+        read_run(folder)
+    (folder / name).unlink()
+    with pytest.raises(FileNotFoundError, match=re.escape(name)):
+        read_run(folder)
+
+
+def test_files_of_two_runs_are_not_mixed(pages, tmp_path):
+    shutil.copytree(pages["regression"].parent, tmp_path, dirs_exist_ok=True)
+    shutil.copy(pages["multiclass"].parent / "test_outputs.safetensors", tmp_path)
+    with pytest.raises(ValueError, match="different runs"):
+        read_run(tmp_path)
+
+
+def test_wrong_use_ends_with_2_and_a_paragraph(pages, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(pages["regression"].parent, folder)
+    (folder / "data.json").unlink()
+    (folder / "report.html").unlink()
+    done = run("report", folder)
+    assert done.returncode == 2
+    assert "data.json is not there" in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert not (folder / "report.html").exists()
+    with pytest.raises(FileNotFoundError, match="was not written by neuralcde"):
+        write_report(tmp_path / "nowhere")
