@@ -173,6 +173,9 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
             self.module_ = self._make_module(data[:1][0].channels).to(self.device)
         finally:
             torch.random.set_rng_state(generator_state)
+        assert data.targets is not None
+        with torch.no_grad():
+            self.module_.readout.bias.copy_(self.task_.prior(data.targets))
         result = train(
             self.module_,
             self.task_,

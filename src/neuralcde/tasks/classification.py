@@ -51,6 +51,10 @@ class BinaryTask(Task):
             outputs[..., 0][known], targets[known].to(outputs.dtype), pos_weight=weight
         )
 
+    def prior(self, targets: Tensor) -> Tensor:
+        """The logarithm of the weighted odds."""
+        return _log_odds(targets.nanmean(), self.positive_weight).reshape(1)
+
     def probabilities(self, outputs: Tensor) -> NDArray[Any]:
         """(..., 2)."""
         p = outputs.detach().double().sigmoid()
@@ -106,6 +110,12 @@ class MulticlassTask(Task):
         known = ~targets.isnan()
         weights = None if self.weights is None else outputs.new_tensor(self.weights)
         return functional.cross_entropy(outputs[known], targets[known].long(), weight=weights)
+
+    def prior(self, targets: Tensor) -> Tensor:
+        """The logarithms of the classes' weighted shares."""
+        known = targets[~targets.isnan()].long()
+        shares = known.bincount(minlength=self.outputs).clamp(min=0.5) / max(len(known), 1)
+        return (shares if self.weights is None else shares * shares.new_tensor(self.weights)).log()
 
     def weight(self, targets: Tensor) -> float:
         """The sum of the weights of their classes."""
@@ -182,6 +192,11 @@ class MultilabelTask(Task):
             outputs[known], targets[known].to(outputs.dtype), pos_weight=weights
         )
 
+    def prior(self, targets: Tensor) -> Tensor:
+        """The logarithm of the weighted odds of every label."""
+        weights = 1.0 if self.positive_weights is None else targets.new_tensor(self.positive_weights)
+        return _log_odds(targets.reshape(-1, self.labels).nanmean(0), weights)
+
     def probabilities(self, outputs: Tensor) -> NDArray[Any]:
         """(..., labels): of yes."""
         result: NDArray[Any] = outputs.detach().double().sigmoid().cpu().numpy()
@@ -226,6 +241,11 @@ def classification_task(
     if len(names) == 2:
         return BinaryTask(names, 1.0 if weights_of is None else float(weights_of[1] / weights_of[0]))
     return MulticlassTask(names, None if weights_of is None else tuple(weights_of.tolist()))
+
+
+def _log_odds(share: Tensor, weight: Tensor | float) -> Tensor:
+    share = share.nan_to_num(0.5).clamp(1e-4, 1 - 1e-4)
+    return (share / (1 - share) * weight).log()
 
 
 def _positions(y: Any, classes: tuple[Any, ...]) -> Tensor:

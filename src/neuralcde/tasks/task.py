@@ -50,6 +50,10 @@ class Task(ABC):
     def metrics(self, outputs: Float[Tensor, "... outputs"], targets: Float[Tensor, "..."]) -> dict[str, float]:
         """Scikit-learn's metrics of these outputs."""
 
+    @abstractmethod
+    def prior(self, targets: Float[Tensor, "..."]) -> Float[Tensor, " outputs"]:
+        """The outputs with the least loss on these targets for a model that sees no series: where a readout starts."""
+
     def weight(self, targets: Float[Tensor, "..."]) -> float:
         """How much these targets count against others in a mean: by their number."""
         return float((~targets.isnan()).sum())

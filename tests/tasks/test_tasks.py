@@ -1,0 +1,126 @@
+"""One suite for every task: losses by hand, priors that cannot be bettered, means that add up, metrics that are scikit-learn's."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from sklearn import metrics
+
+from neuralcde.tasks import classification_task, missing_targets, regression_task, task_from_config
+
+RNG = np.random.default_rng(0)
+NAN = float("nan")
+CASES = {
+    "binary": ([0, 1], None, np.array([0, 1, 1, NAN, 0, 1, 1, 1])),
+    "binary, balanced": (["a", "b", "b"], "balanced", np.array(["a", "b", "b", None, "a", "b"], dtype=object)),
+    "multiclass": (["x", "y", "z"], None, np.array(["z", "x", None, "y", "x", "x"], dtype=object)),
+    "multiclass, weighted": ([3, 5, 9], {3: 1.0, 5: 4.0, 9: 0.5}, np.array([3, 9, NAN, 5, 3, 3, 9])),
+    "multilabel": ([[0, 1], [1, 1], [1, 0]], None, np.array([[0, 1], [1, NAN], [1, 1], [0, 0], [1, 0]])),
+    "multilabel, balanced": (
+        [[0, 1], [1, 1], [1, 0]],
+        "balanced",
+        np.array([[0, 1], [1, NAN], [1, 1], [0, 0], [1, 0]]),
+    ),
+    "regression": ([1.0, 5.0, 6.0], "numbers", np.array([1.0, NAN, 7.0, -2.0])),
+    "regression of two": ([[1.0, 2.0], [5.0, 0.0]], "numbers", np.array([[1.0, 3.0], [NAN, 2.0], [0.0, 1.0]])),
+}
+
+
+@pytest.fixture(params=CASES)
+def case(request):
+    """A task, targets of which one is not known, and outputs for them."""
+    known, weights, y = CASES[request.param]
+    task = regression_task(known) if weights == "numbers" else classification_task(known, weights)
+    targets = task.encode(y)
+    outputs = torch.from_numpy(np.random.default_rng(1).normal(size=(len(y), task.outputs)))
+    return task, targets, outputs
+
+
+def test_the_prior_has_the_least_loss(case):
+    task, targets, _ = case
+    prior = task.prior(targets).double().requires_grad_()
+    assert prior.shape == (task.outputs,)
+    task.loss(prior.expand(len(targets), -1), targets).backward()
+    torch.testing.assert_close(prior.grad, torch.zeros_like(prior), atol=1e-7, rtol=0)
+
+
+def test_the_loss_of_all_is_the_weighted_mean_of_the_parts(case):
+    task, targets, outputs = case
+    parts = [slice(0, 2), slice(2, None)]
+    weights = [task.weight(targets[part]) for part in parts]
+    total = sum(task.loss(outputs[part], targets[part]) * w for part, w in zip(parts, weights, strict=True))
+    torch.testing.assert_close(total / sum(weights), task.loss(outputs, targets))
+    assert task.weight(targets) == pytest.approx(sum(weights))
+
+
+def test_unknown_targets_change_nothing(case):
+    task, targets, outputs = case
+    known = ~targets.reshape(len(targets), -1).isnan().any(1)
+    if targets.ndim == 1 or task.kind == "binary":
+        torch.testing.assert_close(task.loss(outputs, targets), task.loss(outputs[known], targets[known]))
+        assert task.metrics(outputs, targets) == task.metrics(outputs[known], targets[known])
+    changed = outputs.clone()
+    changed[targets.reshape(len(targets), -1).isnan().expand_as(outputs)] += 5.0
+    torch.testing.assert_close(task.loss(changed, targets), task.loss(outputs, targets))
+
+
+def test_a_task_survives_json(case):
+    task, targets, outputs = case
+    again = task_from_config(json.loads(json.dumps(task.config())))
+    assert again == task or again.config() == task.config()
+    assert float(again.loss(outputs, targets)) == float(task.loss(outputs, targets))
+    np.testing.assert_array_equal(again.decode(outputs), task.decode(outputs))
+
+
+def test_losses_by_hand():
+    task = classification_task(["a", "b", "b", "b"], "balanced")  # weights 2 and 2/3
+    p = torch.tensor([0.2, 0.9], dtype=torch.float64)
+    loss = task.loss(p.logit()[:, None], task.encode(["a", "b"]))
+    assert float(loss) == pytest.approx(-(np.log(0.8) + 1 / 3 * np.log(0.9)) / 2)
+    task = classification_task(["x", "y", "z"])
+    p = torch.tensor([[0.2, 0.3, 0.5]], dtype=torch.float64)
+    assert float(task.loss(p.log(), task.encode(["y"]))) == pytest.approx(-np.log(0.3))
+    np.testing.assert_allclose(task.probabilities(p.log()), p.numpy())
+    assert task.decode(p.log()).tolist() == ["z"]
+    task = regression_task([0.0, 2.0])  # mean 1, deviation 1
+    assert float(task.loss(torch.tensor([[0.5]]), task.encode([3.0]))) == pytest.approx(2.25)
+    assert task.decode(torch.tensor([[0.5]])).tolist() == [1.5]
+
+
+def test_metrics_are_scikit_learns():
+    truth = RNG.integers(0, 2, 50)
+    score = torch.from_numpy(RNG.normal(size=(50, 1)))
+    task = classification_task([0, 1])
+    p = score.sigmoid().numpy()[:, 0]
+    assert task.metrics(score, task.encode(truth)) == pytest.approx(
+        {
+            "auroc": metrics.roc_auc_score(truth, p),
+            "average_precision": metrics.average_precision_score(truth, p),
+            "accuracy": metrics.accuracy_score(truth, p > 0.5),
+            "log_loss": metrics.log_loss(truth, p),
+        }
+    )
+    numbers, found = RNG.normal(5, 3, 50), RNG.normal(size=(50, 1))
+    task = regression_task(numbers)
+    predicted = task.decode(torch.from_numpy(found))
+    assert task.metrics(torch.from_numpy(found), task.encode(numbers)) == pytest.approx(
+        {
+            "r2": metrics.r2_score(numbers, predicted),
+            "rmse": metrics.root_mean_squared_error(numbers, predicted),
+            "mae": metrics.mean_absolute_error(numbers, predicted),
+        }
+    )
+
+
+def test_wrong_targets_are_named():
+    with pytest.raises(ValueError, match="y has the class 'c', which is not one of"):
+        classification_task(["a", "b"]).encode(["a", "c"])
+    with pytest.raises(ValueError, match="zeros and ones"):
+        classification_task([[0, 1], [1, 0]]).encode([[0, 2]])
+    with pytest.raises(ValueError, match="y has 3 targets, but the model was made for 2"):
+        regression_task([[0.0, 1.0]]).encode([[0.0, 1.0, 2.0]])
+    with pytest.raises(ValueError, match="task kind 'ranking' is not one of"):
+        task_from_config({"kind": "ranking"})
+    assert missing_targets(np.array(["a", None, NAN], dtype=object)).tolist() == [False, True, True]
+    assert missing_targets(np.array([1, 2])).tolist() == [False, False]
