@@ -1,4 +1,4 @@
-"""The command line: `neuralcde fit | predict | info | demo`.
+"""The command line: `neuralcde fit | predict | report | info | demo`.
 
 Commands are named here and loaded when they are called, so that `--help` does not wait for torch.
 """
@@ -25,5 +25,9 @@ def main(arguments: list[str] | None = None) -> None:
     app.command("neuralcde.cli.predict:predict", name="predict", help="Predict with a saved model.")
     app.command("neuralcde.cli.report:report", name="report", help="Write one page about a saved model and its test.")
     app.command("neuralcde.cli.info:info", name="info", help="Print version, engine, instruction set and threads.")
-    app.command("neuralcde.cli.demo:demo", name="demo", help="Make a table, train on it, report, predict, compare with baselines.")
+    app.command(
+        "neuralcde.cli.demo:demo",
+        name="demo",
+        help="Make a table, train on it, report, predict, compare with baselines.",
+    )
     app(arguments)
