@@ -31,10 +31,10 @@ def peaks(count: int, *, seed: int) -> tuple[nc.IrregularSeries, np.ndarray]:
 def main() -> None:
     """Fit each and test it on the same unseen series."""
     series, first = peaks(100, seed=0)
-    unseen, truth = peaks(300, seed=1)
+    unseen, truth = peaks(200, seed=1)
     for model in MODELS:
         clf = nc.NeuralCDEClassifier(
-            model, hidden=16, width=16, depth=1, max_epochs=15, batch_size=16, learning_rate=2e-2, random_state=0
+            model, hidden=16, width=16, depth=1, max_epochs=12, batch_size=16, learning_rate=2e-2, random_state=0
         )
         accuracy = clf.fit(series, first).score(unseen, truth)
         parameters = sum(p.numel() for p in clf.module_.parameters())

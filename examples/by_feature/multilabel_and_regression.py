@@ -10,7 +10,7 @@ import numpy as np
 
 import neuralcde as nc
 
-QUICK = {"max_epochs": 25, "hidden": 8, "width": 16, "depth": 1, "batch_size": 16, "learning_rate": 1e-2}
+QUICK = {"max_epochs": 20, "hidden": 8, "width": 16, "depth": 1, "batch_size": 16, "learning_rate": 1e-2}
 
 
 def trips(count: int, *, seed: int) -> tuple[nc.IrregularSeries, np.ndarray]:

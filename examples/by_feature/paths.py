@@ -1,6 +1,8 @@
 """Every kind of path through the same irregular series with missing values, as a picture.
 
     python examples/by_feature/paths.py [FILE]
+
+All but the smoothing one go through every observation, and they differ in what they do in between.
 """
 
 import sys

@@ -20,7 +20,7 @@ import neuralcde as nc
 
 def fit(folder: Path | None, *, resume: bool = False) -> nc.NeuralCDERegressor:
     """Learn the mean of short random walks."""
-    walks = np.random.default_rng(0).normal(size=(60, 10)).cumsum(1)
+    walks = np.random.default_rng(0).normal(size=(60, 8)).cumsum(1)
     regressor = nc.NeuralCDERegressor(max_epochs=20, hidden=6, width=6, batch_size=16, random_state=0)
     return regressor.fit(walks, walks.mean(1), folder=folder, resume=resume)
 
