@@ -11,7 +11,7 @@ demo: .venv/.package
 	$(BIN)/neuralcde demo --out demo
 
 test: lint
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 lint: .venv/.package
 	$(BIN)/ruff check .

@@ -15,6 +15,8 @@ import pytest
 
 from neuralcde.cli import main
 
+pytestmark = pytest.mark.xdist_group("command line")  # they share what is slow to set up
+
 COMMAND = str(Path(sys.executable).parent / "neuralcde")
 NAMES = ["--id", "stay", "--time", "hour", "--label", "outcome"]
 SMALL = ["--max-epochs", "3", "--hidden", "6", "--width", "6", "--verbose", "0"]
@@ -245,3 +247,16 @@ def test_an_interrupted_training_keeps_its_best_model(table):
     assert "Interrupted: the best model so far is kept." in said
     assert "Traceback" not in complaints
     assert run("predict", out, table).returncode == 0
+
+
+def test_a_class_with_one_series_trains(table):
+    """Whatever the seed: of forty series one is of a class of its own."""
+    rare = pl.when(pl.col("stay") == "s0").then(pl.lit("rare")).otherwise(pl.col("outcome"))
+    file = spoilt(table, "rare", lambda f: f.with_columns(outcome=rare))
+    for seed in range(12):
+        out = table.parent / "rare"
+        done = run("fit", file, *NAMES, "--out", out, "--max-epochs", 1, "--hidden", 4, "--verbose", 0, "--seed", seed)
+        assert done.returncode == 0, done.stderr
+        tested = pl.read_csv(out / "test_predictions.csv")
+        assert tested.columns == ["stay", "outcome", "p_ill", "p_rare", "p_well", "true_outcome"]
+        assert "s0" not in tested["stay"]

@@ -19,6 +19,8 @@ from neuralcde import NeuralCDEClassifier
 from neuralcde.report import record_run, write_report
 from neuralcde.report.run import read_run
 
+pytestmark = pytest.mark.xdist_group("report")  # they share what is slow to set up
+
 COMMAND = str(Path(sys.executable).parent / "neuralcde")
 CHROMIUM = shutil.which("chromium")
 WIDTHS = (320, 390, 1200)  # a small phone, a phone, a desk

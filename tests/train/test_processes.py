@@ -14,6 +14,8 @@ import neuralcde as nc
 from neuralcde.tasks import classification_task
 from neuralcde.train import Processes, TrainingSettings, train
 
+pytestmark = pytest.mark.xdist_group("processes")  # they share what is slow to set up
+
 torch_distributed = pytest.importorskip("torch.distributed")
 SETTINGS = TrainingSettings(max_epochs=3, batch_size=11, learning_rate=1e-2, weight_penalty=1e-2, clip=0.5, verbose=0)
 

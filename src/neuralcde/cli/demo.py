@@ -86,7 +86,7 @@ def _compare(frame: polars.DataFrame, tested: polars.DataFrame) -> dict[str, flo
     stays = frame.group_by("stay", maintain_order=True)
     died = (stays.agg(polars.col("outcome").first())["outcome"] == "died").to_numpy()
     held_out = stays.agg()["stay"].is_in(tested["stay"].to_list()).to_numpy()
-    areas = {"Neural CDE": float(roc_auc_score(tested["truth"] == "died", tested["p_died"]))}
+    areas = {"Neural CDE": float(roc_auc_score(tested["true_outcome"] == "died", tested["p_died"]))}
     for name, features, model in (
         (
             "summary statistics, gradient boosting",

@@ -174,4 +174,9 @@ def _split(targets: np.ndarray[Any, Any], share: float, seed: int, *, stratify: 
         training, test = train_test_split(np.arange(len(targets)), test_size=share, random_state=seed, stratify=strata)
     except ValueError as reason:
         raise WrongUseError(f"{len(targets)} series cannot be split: {reason}") from reason
+    if stratify:  # a class that is only in the test cannot be learnt
+        absent = ~np.isin(targets[test], targets[training])
+        _, firsts = np.unique(targets[test][absent], return_index=True)
+        moved = test[absent][firsts]
+        training, test = np.concatenate([training, moved]), np.setdiff1d(test, moved)
     return np.sort(training), np.sort(test)

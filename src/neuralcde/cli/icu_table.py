@@ -26,7 +26,7 @@ def icu_table(stays: int, seed: int, *, first: int = 0) -> polars.DataFrame:
         age, level = rng.normal(62, 14), rng.normal()
         delay = np.tanh((pressure_down - pulse_up) / 4)  # positive: the pressure gives in after the pulse
         asked = rng.gamma(2.0, 0.5)
-        odds = 3.2 * delay + 0.8 * level + 0.9 * (asked - 1) + 0.03 * (age - 62) - 1.2
+        odds = 4.5 * delay + 0.8 * level + 0.9 * (asked - 1) + 0.03 * (age - 62) - 1.2
         died = rng.random() < 1 / (1 + np.exp(-odds))
 
         vitals = np.cumsum(rng.exponential(0.9, int(3 * hours)))
@@ -35,12 +35,12 @@ def icu_table(stays: int, seed: int, *, first: int = 0) -> polars.DataFrame:
         times = np.unique(np.concatenate([[0.0], vitals, labs]))
         columns = {}
         for name, (mean, spread) in (VITALS | LABS).items():
-            drift = np.interp(times, np.linspace(0, hours, 8), rng.normal(0, 0.5, 8))
-            x = drift + 0.35 * rng.normal(size=len(times))
+            drift = np.interp(times, np.linspace(0, hours, 8), rng.normal(0, 0.4, 8))
+            x = drift + 0.3 * rng.normal(size=len(times))
             if name == "pulse":
-                x += 2.6 * _episode(times, pulse_up)
+                x += 3.0 * _episode(times, pulse_up)
             elif name == "pressure":
-                x -= 2.6 * _episode(times, pressure_down)
+                x -= 3.0 * _episode(times, pressure_down)
             elif name == "lactate":
                 x += 0.8 * level
             seen = np.isin(times, labs if name in LABS else vitals) & (rng.random(len(times)) < 0.75)

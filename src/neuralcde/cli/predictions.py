@@ -25,5 +25,5 @@ def prediction_table(
     else:
         columns[label] = estimator.predict(series).tolist()
     if truth is not None:
-        columns["truth"] = np.asarray(truth).tolist()
+        columns[f"true_{label}"] = np.asarray(truth).tolist()
     return polars.DataFrame(columns)

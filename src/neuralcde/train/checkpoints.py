@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +13,23 @@ import torch
 
 def write_atomically(file: Path, content: bytes) -> None:
     """The file has its old content or all of the new one, whenever the process ends."""
-    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    part = file.with_name(f".{file.name}.{os.getpid()}.part")
     try:
-        with os.fdopen(handle, "wb") as part:
-            part.write(content)
-            part.flush()
-            os.fsync(part.fileno())
-        Path(name).replace(file)
+        with part.open("wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        part.replace(file)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
         raise
 
 
 def save_state(file: Path, state: dict[str, Any]) -> None:
     """Tensors and plain numbers, atomically."""
-    with tempfile.SpooledTemporaryFile() as buffer:
-        torch.save(state, buffer)
-        buffer.seek(0)
-        write_atomically(file, buffer.read())
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    write_atomically(file, buffer.getvalue())
 
 
 def load_state(file: Path) -> dict[str, Any]:
