@@ -18,7 +18,7 @@ from neuralcde.tasks import classification_task
 from neuralcde.train import TrainingSettings, train
 
 from .data import folder
-from .measure import medians, once, save, show
+from .measure import once, save, show
 from .memory import peak_megabytes
 
 SEEDS, DROPPED = (0, 1, 2), 0.5
@@ -69,7 +69,9 @@ def write_csv(file: Path, *, megabytes: int) -> None:
         while file.stat().st_size < megabytes * 2**20:
             ids = np.char.add("stay ", (number + np.arange(part) // 50).astype(str))
             columns = {f"channel {k}": rng.normal(size=part).round(4) for k in range(8)}
-            frame = pl.DataFrame({"stay": ids, "hour": np.arange(part) % 50 + (0.9 * rng.random(part)).round(2), **columns})
+            frame = pl.DataFrame(
+                {"stay": ids, "hour": np.arange(part) % 50 + (0.9 * rng.random(part)).round(2), **columns}
+            )
             hidden = [
                 pl.when(pl.Series(rng.random(part) < 1 / 3)).then(None).otherwise(pl.col(name)).alias(name)
                 for name in columns
@@ -101,15 +103,15 @@ def read_once(what: str, file: Path) -> dict[str, float]:
 def loop_overhead() -> list[dict[str, object]]:
     """An epoch of `train` on CharacterTrajectories' sizes, against the bare forward and backward passes of its batches."""
     generator = torch.Generator().manual_seed(0)
-    pairs = [(torch.arange(182.0), torch.randn(182, 3, generator=generator).cumsum(0) / 10) for _ in range(640)]
-    y = [k % 20 for k in range(640)]
+    pairs = [(torch.arange(182.0), torch.randn(182, 3, generator=generator).cumsum(0) / 10) for _ in range(2016)]
+    y = [k % 20 for k in range(2016)]
     task = classification_task(y)
     data = nc.PathDataset(nc.linear(nc.IrregularSeries.from_list(pairs).with_channels()), task.encode(y))
     rows = []
     for average in (0.0, 0.99):
         settings = TrainingSettings(max_epochs=1, batch_size=32, clip=1.0, average=average, verbose=0)
         model = nc.NeuralCDE(4, 20, hidden=32, width=32, depth=3)
-        batches = [data[list(range(k, k + 32))] for k in range(0, 640, 32)]
+        batches = [data[list(range(k, k + 32))] for k in range(0, 2016, 32)]
 
         def bare() -> None:
             for path, targets in batches:  # noqa: B023
@@ -119,13 +121,17 @@ def loop_overhead() -> list[dict[str, object]]:
         def whole() -> None:
             train(model, task, data, None, settings)  # noqa: B023
 
-        seconds = medians({"bare": bare, "train": whole}, repeats=15)
+        ratios, totals = [], []
+        for _ in range(15):  # in turns, and compared with its neighbour in time: the machine's speed wanders
+            totals.append((once(bare), once(whole)))
+            ratios.append(totals[-1][1] / totals[-1][0])
+        seconds = np.median(totals, axis=0) / len(batches)
         rows.append(
             {
                 "loop": "train" if not average else "train, moving average",
-                "ms a batch": seconds["train"] / 20 * 1e3,
-                "bare ms": seconds["bare"] / 20 * 1e3,
-                "overhead": seconds["train"] / seconds["bare"] - 1,
+                "ms a batch": float(seconds[1]) * 1e3,
+                "bare ms": float(seconds[0]) * 1e3,
+                "overhead": float(np.median(ratios[1:])) - 1,
             }
         )
     show("The loop around the model: batches of 32 series of 182 observations, hidden 32", rows)

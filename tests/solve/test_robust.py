@@ -53,6 +53,8 @@ def test_an_explosion_without_throw_is_a_status(engine):
     finite = solution.at_knots.isfinite()[:, 0].tolist()
     assert finite == [True] * 5 + [True, True, False, False, False] + [True] * 2
     assert "no longer finite" in repr(solution)
+    assert solution.reached.tolist()[1] == 11.0  # where it ceased to be
+    assert solution.reached[[0, 2]].tolist() == named_path().interval[[0, 2], 1].tolist()
     whole = nc.solve_cde(named_path()[[0, 2]], exploding(), Z0[[0, 2]])
     assert whole.status is Status.done
 

@@ -168,6 +168,20 @@ def test_the_readout_has_a_rate_of_its_own():
     assert {id(p) for p in groups[1]["params"]} == {id(p) for p in model.readout.parameters()}
 
 
+def test_long_gradients_are_shortened_and_short_ones_left():
+    from neuralcde.train.loop import _clip
+
+    for largest in (0.5, 1e6):
+        ours, torchs = nc.NeuralCDE(2, 1), nc.NeuralCDE(2, 1)
+        torchs.load_state_dict(ours.state_dict())
+        for model in (ours, torchs):
+            (100 * model(problem()[1].source)).sum().backward()
+        _clip(ours, largest)
+        torch.nn.utils.clip_grad_norm_(torchs.parameters(), largest)
+        for a, b in zip(ours.parameters(), torchs.parameters(), strict=True):
+            torch.testing.assert_close(a.grad, b.grad, rtol=1e-5, atol=1e-7)
+
+
 def test_the_penalty_is_on_what_the_paper_names():
     model = nc.NeuralCDE(2, 1)
     assert {id(p) for p in penalised(model)} == {id(p) for p in model.field.parameters()}

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import platform
 
-import torch
-
 from .. import __version__
-from ..paths import native_level
 
 
 def info() -> None:
     """Print version, engine, instruction set and threads."""
+    import torch  # here, so that --help does not wait for it
+
+    from ..paths import native_level
+
     level = native_level()
     rows = {
         "neuralcde": __version__,

@@ -5,11 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ..estimators import load
-from ..series import IrregularSeries
 from .errors import ends_well
-from .options import read_config
-from .predictions import prediction_table
 from .tables import WrongUseError, read_table, write_table
 
 
@@ -28,15 +24,17 @@ def predict(folder: Path, table: Path, *, out: Path | None = None, debug: bool =
     debug
         Show where an error happened.
     """
+    from ..estimators import load  # here, so that --help does not wait for torch
+    from .options import read_config
+    from .predictions import prediction_table
+
     try:
         estimator = load(folder)
     except (FileNotFoundError, ValueError) as reason:
         raise WrongUseError(str(reason)) from reason
     config = read_config(folder / "config.toml")
     try:
-        series = IrregularSeries.from_long(
-            read_table(table), like=estimator.preparation_.template(), duplicates=config.get("duplicates", "error")
-        )
+        series = estimator.read_long(read_table(table), duplicates=config.get("duplicates", "error"))
     except (TypeError, ValueError) as reason:
         raise WrongUseError(f"{table}: {reason}") from reason
     found = prediction_table(estimator, series, config["id"], config["label"])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..report.page import write_page
-from ..report.run import read_run
 from .errors import ends_well
 from .tables import WrongUseError
 
@@ -21,6 +19,9 @@ def report(folder: Path, *, debug: bool = False) -> None:
     debug
         Show where an error happened.
     """
+    from ..report.page import write_page  # here, so that --help does not wait for torch
+    from ..report.run import read_run
+
     try:
         run = read_run(folder)
     except (FileNotFoundError, ValueError) as reason:

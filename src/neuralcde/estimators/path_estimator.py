@@ -195,6 +195,11 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         known = _known(targets) if self.per_row else slice(None)
         return targets[known], self.predict(X)[known]
 
+    def read_long(self, frame: Any, *, duplicates: Literal["error", "mean", "last"] = "error") -> IrregularSeries:
+        """Series of a new long table, read as the one that was fitted: the same columns, categories and unit of time."""
+        check_is_fitted(self, "module_")
+        return IrregularSeries.from_long(frame, like=self.preparation_.template(), duplicates=duplicates)
+
     def save(self, folder: str | Path) -> None:
         """Write the fitted estimator into a folder: weights as safetensors, everything else as JSON. Read it with `nc.load`.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Literal
 
 import torch
@@ -92,7 +93,7 @@ class ControlPath:
         offsets = self.series.offsets
         return torch.stack([self.knots[offsets[:-1]], self.knots[offsets[1:] - 1]], dim=1)
 
-    @property
+    @functools.cached_property
     def piece_offsets(self) -> Int[Tensor, "bounds"]:
         """Where the pieces of each series start, and their number at the end."""
         return piece_offsets(self.series.offsets, self.pieces_per_gap)
@@ -146,13 +147,13 @@ class ControlPath:
         return self.evaluate(t) - self.evaluate(s)
 
     def __getitem__(self, index: ragged.Index) -> ControlPath:
-        chosen = ragged.positions(index, len(self))
+        return self.at(ragged.positions(index, len(self)))
+
+    def at(self, chosen: slice | Int[Tensor, "chosen"]) -> ControlPath:
+        """The paths at these positions, which must be right: indexing without its checks, for the loop of a training."""
         pieces, _ = ragged.select(self.piece_offsets, chosen)
-        return dataclasses.replace(
-            self,
-            series=self.series[index],
-            coefficients=self.coefficients[pieces],
-        )
+        coefficients = ragged.take(self.coefficients, pieces)
+        return dataclasses.replace(self, series=self.series.at(chosen), coefficients=coefficients)
 
     def to(self, target: torch.device | torch.dtype | str) -> ControlPath:
         """The path on another device or in another precision."""

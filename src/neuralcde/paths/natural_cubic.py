@@ -36,7 +36,7 @@ def natural_cubic(series: IrregularSeries) -> ControlPath:
     Notes
     -----
     Causality: none. Every coefficient depends on all observations, later ones too. Over very uneven gaps the spline
-    overshoots the data many times; `hermite` and `linear` do not.
+    overshoots the data many times, `hermite` less, `linear` never.
 
     Differentiable in the values and in the times. Solved in float64, natively where the kernels were built, in
     O(rows x channels) time; four coefficients a piece and channel.

@@ -61,14 +61,21 @@ class PathDataset(Dataset[Any]):
         return len(self.source)
 
     def __getitem__(self, index: ragged.Index) -> Any:
-        part = self.source[index]
+        part, targets = self._part(index)
         path = part if isinstance(part, ControlPath) else self.build(part)  # type: ignore[misc]
-        if self.targets is None:
-            return path
+        return path if targets is None else (path, targets)
+
+    def subset(self, index: ragged.Index) -> PathDataset:
+        """These series, in this order, as data of their own."""
+        part, targets = self._part(index)
+        return PathDataset(part, targets, per_row=self.per_row, build=self.build)
+
+    def _part(self, index: ragged.Index) -> tuple[ControlPath | IrregularSeries, Tensor | None]:
         chosen = ragged.positions(index, len(self))
+        part = self.source.at(chosen)
         if self.per_row:
             chosen, _ = ragged.select(self._series.offsets, chosen)
-        return path, self.targets[chosen]
+        return part, None if self.targets is None else self.targets[chosen]
 
     @property
     def _series(self) -> IrregularSeries:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from . import ragged
 When = Callable[[float], str]
 """A time as the user would write it, e.g. "hour=7.5"."""
 
+ROWS_AT_ONCE = 1 << 16
 _EXPECTED = "expected real numbers of at least 32 bits"
 _PARTS = "Make the .real and .imag parts two channels."
 
@@ -126,12 +126,12 @@ def merge_repeated(rows: Rows, how: str) -> Rows:
 def check_finite(rows: Rows, ids: NDArray[Any], channel_names: Sequence[str], when: When) -> None:
     """Times finite, values finite or NaN; an error names the series."""
     times, values, offsets = rows
-    row = _first(~times.isfinite())
+    row = _first_row(times, lambda part: ~part.isfinite())
     if row is not None:
         raise ValueError(
             f"{_series_at(row, offsets, ids)} has a time of {times[row].item()}; times must be finite. Drop such rows."
         )
-    row = _first((values == math.inf).any(1) | (values == -math.inf).any(1))  # isinf would copy all values
+    row = _first_row(values, lambda part: part.isinf().any(1))
     if row is not None:
         channel = int(values[row].isinf().nonzero()[0, 0])
         raise ValueError(
@@ -172,6 +172,15 @@ def check_increasing(rows: Rows, ids: NDArray[Any], when: When) -> None:
         f"{name} goes back in time, from {when(before)} to {when(after)}; times must increase strictly. "
         "Sort each series: order = times.argsort(); times, values = times[order], values[order]."
     )
+
+
+def _first_row(data: Tensor, wrong: Callable[[Tensor], Tensor]) -> int | None:
+    """The first row that is wrong; looked at block by block, because the look makes copies."""
+    for start in range(0, len(data), ROWS_AT_ONCE):
+        row = _first(wrong(data[start : start + ROWS_AT_ONCE]))
+        if row is not None:
+            return start + row
+    return None
 
 
 def _first(mask: Tensor) -> int | None:

@@ -370,14 +370,17 @@ class IrregularSeries:
             if len(index) != 2 or index[1] is not Ellipsis:
                 raise IndexError("series have one axis: use series[index]; channels are columns of series.values.")
             index = index[0]
-        chosen = ragged.positions(index, len(self))
+        return self.at(ragged.positions(index, len(self)))
+
+    def at(self, chosen: slice | Int[Tensor, " chosen"]) -> IrregularSeries:
+        """The series at these positions, which must be right: indexing without its checks."""
         rows, offsets = ragged.select(self.offsets, chosen)
         return dataclasses.replace(
             self,
-            times=self.times[rows],
-            values=self.values[rows],
+            times=ragged.take(self.times, rows),
+            values=ragged.take(self.values, rows),
             offsets=offsets,
-            static=self.static[chosen],
+            static=ragged.take(self.static, chosen if isinstance(chosen, slice) else chosen.to(self.device)),
             ids=self.ids[chosen if isinstance(chosen, slice) else chosen.numpy()],
         )
 

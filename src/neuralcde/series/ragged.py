@@ -85,11 +85,18 @@ def select(
     if isinstance(chosen, slice):
         part = offsets[chosen.start : chosen.stop + 1]
         return slice(int(part[0]), int(part[-1])), part - part[0]
-    chosen = chosen.to(offsets.device)
-    starts, counts = offsets[:-1][chosen], lengths(offsets)[chosen]
-    kept = offsets_of(counts)
-    shift = (starts - kept[:-1])[series_of_rows(kept)]
-    return torch.arange(len(shift), device=offsets.device) + shift, kept
+    bounds, wanted = offsets.numpy(force=True), chosen.numpy(force=True)  # numpy's calls cost a fraction of torch's
+    starts = bounds[wanted]
+    counts = bounds[wanted + 1] - starts
+    kept = np.zeros(len(wanted) + 1, dtype=np.int64)
+    counts.cumsum(out=kept[1:])
+    rows = np.arange(kept[-1]) + np.repeat(starts - kept[:-1], counts)
+    return torch.from_numpy(rows).to(offsets.device), torch.from_numpy(kept).to(offsets.device)
+
+
+def take(data: Tensor, rows: slice | Int[Tensor, " rows"]) -> Tensor:
+    """These rows; `index_select` costs a fraction of indexing."""
+    return data[rows] if isinstance(rows, slice) else data.index_select(0, rows)
 
 
 def last_row_at_or_before(

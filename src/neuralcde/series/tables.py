@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .arrays import as_ids
+from .arrays import ROWS_AT_ONCE, as_ids
 from .ragged import series_name
 
 Array = NDArray[Any]
@@ -120,9 +120,12 @@ def read_long(
         return column if order is None else column[order]
 
     values = np.empty((len(times), len(names)), dtype=np.float32 if dtype == torch.float32 else np.float64)
+    block = ROWS_AT_ONCE if order is None else len(times)  # few rows of all columns stay in the cache
     with np.errstate(over="ignore"):  # infinities are reported with the series they are in
-        for position, name in enumerate(names):
-            values[:, position] = arranged(_numbers(columns[name], role="channels"))
+        for start in range(0, len(times), block):
+            rows = slice(start, start + block)
+            for position, name in enumerate(names):
+                values[rows, position] = arranged(_numbers(columns[name][rows], role="channels"))
     lengths = np.bincount(codes, minlength=len(ids))
     starts = np.concatenate(([0], np.cumsum(lengths)[:-1]))
     remembered = {} if known is None else {column.name: column for column in known.static}

@@ -157,7 +157,8 @@ def solve(
     if finished is not None:
         statuses = torch.where(finished < ragged.lengths(path.piece_offsets), 2, statuses)
     times = events.time.detach()
-    _raise_if(throw, statuses, times[torch.where(failed >= 0, events.offsets[:-1] + failed, last_event)], path)
+    ended = times[torch.where(failed >= 0, events.offsets[:-1] + failed, last_event)]
+    _raise_if(throw, statuses, ended, path)
     estimate = None
     if error and grid is not None:
         finer, reach = events_of(path, grid.halved(), rows, finished)
@@ -172,7 +173,7 @@ def solve(
         engine=engine,
         error=estimate,
     )
-    solution = Solution(path, last, stats, statuses, times[last_event])
+    solution = Solution(path, last, stats, statuses, ended)
     if isinstance(save, Tensor):
         return dataclasses.replace(solution, at_times=saved.finish(run, states))
     if save == "knots":
