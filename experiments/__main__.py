@@ -1,4 +1,4 @@
-"""The command line: `python -m experiments NAME [run|search|ablations|memory|speed|tables] ...`, `python -m experiments tables`."""
+"""The command line: `python -m experiments NAME [run|search|ablations|memory|speed|baseline|tables] ...`, `python -m experiments tables`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks.data import folder
 
+from .baseline import measure_baseline
 from .experiment import Experiment, Run, names
 from .memory import measure_memory
 from .models import MODELS
@@ -22,6 +23,7 @@ ACTIONS = {
     "ablations": "one change of the settings at a time, on validation data; ablations.jsonl",
     "memory": "peak memory of a training step; memory.jsonl",
     "speed": "seconds an epoch against torchcde; speed.jsonl",
+    "baseline": "gradient boosting on summary statistics; baseline.jsonl",
     "tables": "what came out, beside the paper's figures",
 }
 RUNS = {"run": ("results", table_runs), "search": ("search", search_runs), "ablations": ("ablations", ablation_runs)}
@@ -46,6 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         if given.action == "speed":
             return 0 if measure_speed(experiment, given.data) else 1
+        if given.action == "baseline":
+            measure_baseline(experiment, given.data)
+            return 0
         kind, plan = RUNS[given.action]
         runs = _chosen(experiment, plan(experiment, models, given.runs, given.epochs), given.only)
         experiment.prepare(given.data, runs[0])  # complains once, not once a process, where the data are not there

@@ -34,6 +34,8 @@ def tables(experiment: Experiment) -> Iterator[Table]:
         yield scores(experiment, runs, memory, cap)
     if runs:
         yield costs(experiment, runs)
+    if lines := read_lines(experiment.file("baseline")):
+        yield baseline(experiment, lines)
     for kind, table in (("speed", speed), ("search", search), ("ablations", ablations)):
         lines = read_lines(experiment.file(kind))
         if lines:
@@ -89,6 +91,16 @@ def costs(experiment: Experiment, runs: list[Line]) -> Table:
     names = ["model", "parameters", "epochs", "s an epoch", "s a run", "CPU s a run", "peak MB of a run"]
     names += [f"s to the paper's {config['metric']}, {title}" for title in config["column_titles"]]
     return Table(title, names, rows)
+
+
+def baseline(experiment: Experiment, lines: list[Line]) -> Table:
+    """The last figure for each column."""
+    column, metric = experiment.config["column"], experiment.config["metric"]
+    last = {line[column]: line for line in lines}
+    rows = [["gradient boosting on summary statistics", *(text(experiment, last[k][f"test_{metric}"]) for k in last)]]
+    return Table(
+        f"What one would otherwise try (scikit-learn): test {metric}", ["", *(f"{column} {k}" for k in last)], rows
+    )
 
 
 def speed(experiment: Experiment, lines: list[Line]) -> Table:

@@ -113,3 +113,15 @@ def test_they_are_printed_as_markdown(experiment, capsys):
     out = capsys.readouterr().out
     assert "| GRU-dt | 93.6 ± 2.0 | 94.0 (1) | 91.3 ± 2.1 |  |" in out
     assert out.count("\n| --- | --- |") == 2
+
+
+def test_gradient_boosting_on_the_same_split(pack, config, tmp_path, capsys):
+    options = ["--config", str(config), "--out", str(tmp_path), "--data", str(pack)]
+    assert main([NAME, "baseline", *options]) == 0
+    lines = [json.loads(text) for text in (tmp_path / "baseline.jsonl").read_text().splitlines()]
+    assert [line["dropped"] for line in lines] == [0.0, 0.3, 0.5, 0.7]
+    assert {line["test_series"] for line in lines} == {12}
+    assert lines[0]["test_accuracy"] > 0.5  # of four letters
+    capsys.readouterr()
+    assert main([NAME, "tables", *options]) == 0
+    assert "gradient boosting on summary statistics" in capsys.readouterr().out

@@ -52,7 +52,7 @@ class PathDataset(Dataset[Any]):
             )
         self.source, self.build, self.per_row = source, build, per_row
         self.targets: Tensor | None = None if targets is None else torch.as_tensor(targets)
-        wanted = len(self._series.times) if per_row else len(source)
+        wanted = len(self.series.times) if per_row else len(source)
         if self.targets is not None and (self.targets.ndim == 0 or len(self.targets) != wanted):
             each = "row" if per_row else "series"
             raise ValueError(f"targets must be one a {each}: {wanted}, got shape {tuple(self.targets.shape)}.")
@@ -74,11 +74,12 @@ class PathDataset(Dataset[Any]):
         chosen = ragged.positions(index, len(self))
         part = self.source.at(chosen)
         if self.per_row:
-            chosen, _ = ragged.select(self._series.offsets, chosen)
+            chosen, _ = ragged.select(self.series.offsets, chosen)
         return part, None if self.targets is None else self.targets[chosen]
 
     @property
-    def _series(self) -> IrregularSeries:
+    def series(self) -> IrregularSeries:
+        """The series that the paths are of."""
         return self.source.series if isinstance(self.source, ControlPath) else self.source
 
     def __getitems__(self, indices: Sequence[int]) -> Any:
