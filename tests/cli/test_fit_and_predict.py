@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+import neuralcde as nc
 from neuralcde.cli import main
 
 pytestmark = pytest.mark.xdist_group("command line")  # they share what is slow to set up
@@ -220,7 +221,7 @@ def test_a_column_of_text_is_left_out_with_a_word(table):
 
 def test_a_disk_that_fills_up_leaves_the_old_model(model, table):
     """Files may have two kilobytes only, as if the disk had no more."""
-    before = {path: path.read_bytes() for path in model.rglob("*") if path.is_file()}
+    before = {path: path.read_bytes() for path in model.iterdir() if path.is_file()}
     done = subprocess.run(
         [COMMAND, "fit", str(table), *NAMES, "--out", str(model), *SMALL, "--seed", "3"],
         capture_output=True,
@@ -230,8 +231,8 @@ def test_a_disk_that_fills_up_leaves_the_old_model(model, table):
     )
     assert done.returncode == 1
     assert "File too large" in done.stderr
-    assert "A model that was there before is as it was" in " ".join(done.stderr.split())
-    assert {path: path.read_bytes() for path in model.rglob("*") if path.is_file()} == before
+    assert "What was there before is as it was" in " ".join(done.stderr.split())
+    assert {path: path.read_bytes() for path in model.iterdir() if path.is_file()} == before
 
 
 def test_an_interrupted_training_keeps_its_best_model(table):
@@ -260,3 +261,136 @@ def test_a_class_with_one_series_trains(table):
         tested = pl.read_csv(out / "test_predictions.csv")
         assert tested.columns == ["stay", "outcome", "p_ill", "p_rare", "p_well", "true_outcome"]
         assert "s0" not in tested["stay"]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("continuous", lambda f: f.with_columns(outcome=pl.col("age") + 0.5).filter(pl.col("age") < 33), None),
+        ("two_series", lambda f: f.filter(pl.col("stay").is_in(["s0", "s1"])), "give more series"),
+        ("booleans", lambda f: f.with_columns(outcome=pl.col("outcome") == "ill"), None),
+        (
+            "stamps",
+            lambda f: f.with_columns(hour=pl.datetime(2024, 1, 1) + pl.duration(seconds=pl.col("hour") * 3600)),
+            None,
+        ),
+    ],
+)
+def test_labels_and_times_of_all_kinds(table, name, change, message):
+    file = spoilt(table, name, change)
+    done = run("fit", file, *NAMES, "--out", table.parent / name, *SMALL)
+    assert done.returncode == (0 if message is None else 2), done.stderr
+    assert (message or "") in done.stderr
+    if message is None:
+        assert run("predict", table.parent / name, file).returncode == 0
+
+
+@pytest.mark.parametrize("kind", ["int", "bool", "int with gaps"])
+def test_integer_and_boolean_labels_at_every_row(table, kind):
+    state = pl.col("noise") > 0
+    state = state if kind == "bool" else state.cast(pl.Int64)
+    state = pl.when(pl.col("pulse").is_null()).then(None).otherwise(state) if kind == "int with gaps" else state
+    file, out = spoilt(table, "rows_" + kind, lambda f: f.with_columns(state=state)), table.parent / kind
+    names = ["--id", "stay", "--time", "hour", "--label", "state", "--channels", "pulse", "--channels", "noise"]
+    done = run("fit", file, *names, "--per-row", "--out", out, *SMALL)
+    assert done.returncode == 0, done.stderr
+    wanted = {"p_false", "p_true"} if kind == "bool" else {"p_0", "p_1"}
+    assert wanted <= {name.lower() for name in pl.read_csv(out / "test_predictions.csv").columns}
+
+
+def test_ids_stay_what_they_are(table):
+    """Zeros in front survive a CSV; numbers in one table are the text of another."""
+    number = pl.col("stay").str.slice(1).cast(pl.Int64)
+    file = spoilt(table, "zeros", lambda f: f.with_columns(stay=pl.format("00{}", number)))
+    assert run("fit", file, *NAMES, "--out", table.parent / "zeros", *SMALL).returncode == 0
+    found = pl.read_csv(run("predict", table.parent / "zeros", file).stdout.encode(), schema_overrides={"stay": str})
+    assert "0039" in found["stay"].to_list()
+    numbers, labels = table.parent / "numbers.parquet", table.parent / "texts.csv"
+    frame = pl.read_csv(table).with_columns(stay=number)
+    frame.drop("outcome").write_parquet(numbers)
+    frame.select("stay", "outcome").unique().write_csv(labels)
+    done = run("fit", numbers, *NAMES, "--labels", labels, "--out", table.parent / "numbers", *SMALL)
+    assert done.returncode == 0, done.stderr
+
+
+def test_columns_that_look_like_text_at_first(table):
+    """Nothing for ten thousand rows and numbers then; whole numbers for ten thousand rows and fractions then."""
+    rows = 12_000
+    frame = pl.DataFrame(
+        {
+            "stay": [f"s{k // 100}" for k in range(rows)],
+            "hour": [float(k % 100) for k in range(rows)],
+            "rare": [None if k < 11_000 else k / 7 for k in range(rows)],
+            "late": [float(k) if k > 11_000 else None for k in range(rows)],
+            "outcome": [["a", "b"][k // 100 % 2] for k in range(rows)],
+        }
+    )
+    file = table.parent / "rare_values.csv"
+    frame.with_columns(pl.when(pl.col("hour") >= 0).then(pl.col("hour"))).write_csv(file)
+    text = file.read_text().replace("s119,99.0", "s119,99.5")
+    file.write_text(text.replace(".0,", ","))
+    out = table.parent / "rare_values"
+    done = run("fit", file, *NAMES, "--out", out, "--max-epochs", 1, "--hidden", 4, "--width", 4, "--verbose", 0)
+    assert done.returncode == 0, done.stderr
+    names = json.loads((out / "preprocess.json").read_text())["scaler"]["channel_names_in_"]
+    assert names == ["rare", "late"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--hidden", "0"], "hidden must be an integer of at least 1"),
+        (["--learning-rate", "-1"], "learning_rate"),
+        (["--device", "cuda"], "device"),
+        (["--patience", "0"], "patience"),
+        (["--task", "regression"], "numbers"),
+        (["--label", "stay"], "--label stay"),
+        (["--channels", "pulze"], "--channels pulze"),
+        (["--task", "regression", "--class-weight", "balanced"], "--class-weight"),
+    ],
+)
+def test_wrong_options_end_with_2(table, options, message):
+    given = ["--id", "stay", "--time", "hour", "--max-epochs", "1", "--out", table.parent / "wrong", *options]
+    done = run("fit", table, *given, *([] if "--label" in options else ["--label", "outcome"]))
+    assert done.returncode == 2, done.stderr
+    assert message in " ".join(done.stderr.split())
+    assert not (table.parent / "wrong" / "config.json").exists()
+
+
+def test_names_that_are_hard_to_write(table):
+    file = table.parent / "names.feather"
+    pl.read_csv(table).rename({"outcome": 'a "label" 💉', "stay": "p_x"}).write_ipc(file)
+    names = ["--id", "p_x", "--time", "hour", "--label", 'a "label" 💉', "--clip", "inf"]
+    out = table.parent / "names"
+    assert run("fit", file, *names, "--out", out, *SMALL).returncode == 0
+    assert run("predict", out, file).returncode == 0
+    assert run("fit", "--config", out / "config.toml", "--out", table.parent / "names_again").returncode == 0
+    file = spoilt(table, "names_2", lambda f: f.rename({"stay": "p_ill"}))
+    done = run("fit", file, "--id", "p_ill", "--time", "hour", "--label", "outcome", "--out", out, *SMALL)
+    assert done.returncode == 2
+    assert "--id p_ill: predictions have a column of that name" in " ".join(done.stderr.split())
+
+
+def test_a_failure_while_saving_changes_nothing(model, table, monkeypatch):
+    """Also late, when the weights are written already."""
+    before = {path: path.read_bytes() for path in model.iterdir() if path.is_file()}
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("neuralcde.cli.fit.write_table", full)
+    done = run("fit", table, *NAMES, "--out", model, *SMALL, "--seed", "3")
+    assert done.returncode == 1
+    assert "No space left on device. What was there before is as it was." in " ".join(done.stderr.split())
+    assert {path: path.read_bytes() for path in model.iterdir() if path.is_file()} == before
+
+
+def test_predict_with_a_model_that_was_saved_in_python(table):
+    frame = pl.read_csv(table)
+    y = dict(frame.select("stay", "outcome").unique().iter_rows())
+    series = nc.IrregularSeries.from_long(frame.drop("outcome"), id="stay", time="hour", static=["age"])
+    nc.NeuralCDEClassifier(max_epochs=1, hidden=4, width=4).fit(series, y).save(table.parent / "python")
+    done = run("predict", table.parent / "python", table, "--out", table.parent / "python.arrow")
+    assert done.returncode == 0, done.stderr
+    assert pl.read_ipc(table.parent / "python.arrow").columns == ["stay", "prediction", "p_ill", "p_well"]
+    assert run("predict", table.parent / "python", table, "--out", table.parent / "x.xlsx").returncode == 2

@@ -56,6 +56,46 @@ def test_labels_by_id_and_by_position_are_the_same():
         nc.NeuralCDEClassifier(**FAST).fit(SERIES, {k: v for k, v in LABELS.items() if k != "s0"})
 
 
+def test_an_index_of_y_means_ids_only_where_there_are_ids():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 6)).cumsum(1)
+    y = pd.Series(X[:, -1] > 0).sample(frac=1, random_state=0)
+    shuffled = X[y.index]
+    by_position = nc.NeuralCDEClassifier(**FAST).fit(shuffled, y.to_numpy()).predict_proba(shuffled)
+    np.testing.assert_array_equal(nc.NeuralCDEClassifier(**FAST).fit(shuffled, y).predict_proba(shuffled), by_position)
+    with pytest.raises(ValueError, match="inconsistent numbers"):
+        nc.NeuralCDEClassifier(**FAST).fit(X[:30], y)
+    renamed = pd.Series(LABELS).rename(index={"s3": "s99"})
+    with pytest.raises(ValueError, match=r"lacks 1 of 40 ids, e\.g\. 's3'"):
+        nc.NeuralCDEClassifier(**FAST).fit(SERIES, renamed)
+    one_column = pd.DataFrame({"y": y.to_numpy()})
+    with pytest.warns(match="column-vector"):
+        assert nc.NeuralCDEClassifier(**FAST).fit(shuffled, one_column).predict(shuffled).shape == (40,)
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path):
+    options = {**FAST, "hidden": np.int64(4), "max_epochs": np.int32(2), "learning_rate": np.float32(0.01)}
+    clf = nc.NeuralCDEClassifier(**options | {"random_state": np.int64(3), "class_weight": {"slow": 1, "fast": 5.0}})
+    clf.fit(SERIES, Y).save(tmp_path)
+    again = nc.load(tmp_path)
+    assert again.random_state == 3
+    assert again.class_weight == {"slow": 1.0, "fast": 5.0}
+    np.testing.assert_array_equal(clone(again).fit(SERIES, Y).predict(SERIES), clf.predict(SERIES))
+    with pytest.raises(ValueError, match="class_weight"):
+        clf.fit(SERIES, np.stack([Y == "slow", Y == "fast"], 1).astype(int))
+
+
+def test_times_of_a_calendar():
+    frame = SERIES.to_long("pandas").assign(t=lambda f: pd.Timestamp("2024-01-01") + pd.to_timedelta(f["t"], unit="h"))
+    series = nc.IrregularSeries.from_long(frame, id="id", time="t", static=["age", "ward"], unit="h")
+    clf = nc.NeuralCDEClassifier(**{**FAST, "max_epochs": 2}).fit(series, Y)
+    noon = pd.Timestamp("2024-01-01 04:00")
+    hours = (noon - pd.Timestamp("1970-01-01")) / pd.Timedelta("1h")
+    ways = [clf.predict_proba_at(series, at) for at in ([noon], np.array([noon.to_datetime64()]), [hours])]
+    np.testing.assert_allclose(ways[0], ways[2], atol=1e-6)
+    np.testing.assert_array_equal(ways[0], ways[1])
+
+
 def test_arrays_of_two_and_three_dimensions():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 8, 2)).cumsum(1)
@@ -190,6 +230,16 @@ def test_a_damaged_folder_is_named(name, damage, tmp_path):
         nc.load(tmp_path)
 
 
+def test_files_of_two_models_are_not_mixed(tmp_path):
+    for seed in (0, 1):
+        nc.NeuralCDEClassifier(**{**FAST, "max_epochs": 1, "random_state": seed}).fit(SERIES, Y).save(
+            tmp_path / str(seed)
+        )
+    (tmp_path / "0" / "model.safetensors").replace(tmp_path / "1" / "model.safetensors")
+    with pytest.raises(ValueError, match=r"damaged: model\.safetensors is not the one"):
+        nc.load(tmp_path / "1")
+
+
 def test_foreign_and_newer_folders(tmp_path):
     fitted = nc.NeuralCDEClassifier(**{**FAST, "max_epochs": 1}).fit(SERIES, Y)
     fitted.save(tmp_path)
@@ -211,7 +261,7 @@ def test_a_full_disk_leaves_the_old_model(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("neuralcde.estimators.saving.save_file", full)
+    monkeypatch.setattr("neuralcde.estimators.saving.write_atomically", full)
     with pytest.raises(OSError, match="No space"):
         other.save(tmp_path / "model")
     after = load_file(tmp_path / "model" / "model.safetensors")

@@ -33,7 +33,7 @@ def run_together(script, *arguments, count=2):
         timeout=240,
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": tests, "PYTHONWARNINGS": "default"},
     )
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == 0, done.stderr[:8000]
     return done.stdout
 
 

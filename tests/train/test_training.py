@@ -124,6 +124,55 @@ def test_resuming_with_other_settings_is_refused(tmp_path):
         fitted(SETTINGS, folder=tmp_path, resume=True)
 
 
+def test_resuming_with_other_data_or_another_model_is_refused(tmp_path):
+    task, data = problem()
+    settings = replace(SETTINGS, max_epochs=1)
+    train(nc.NeuralCDE(2, 1, hidden=6, width=8, depth=1), task, data, None, settings, folder=tmp_path)
+    flipped = nc.PathDataset(data.source, 1 - data.targets)
+    cubic = nc.PathDataset(nc.natural_cubic(data.series), data.targets)
+    for other, hidden in ((flipped, 6), (cubic, 6), (data, 7)):
+        with pytest.raises(ValueError, match="data, path or model differ"):
+            train(
+                nc.NeuralCDE(2, 1, hidden=hidden, width=8, depth=1),
+                task,
+                other,
+                None,
+                settings,
+                folder=tmp_path,
+                resume=True,
+            )
+    with pytest.raises(ValueError, match="max_epochs differ"):
+        train(
+            nc.NeuralCDE(2, 1, hidden=6, width=8, depth=1),
+            task,
+            data,
+            None,
+            replace(settings, schedule="cosine"),
+            folder=tmp_path,
+        )
+        later = replace(settings, schedule="cosine", max_epochs=2)
+        train(nc.NeuralCDE(2, 1, hidden=6, width=8, depth=1), task, data, None, later, folder=tmp_path, resume=True)
+    explosive = replace(settings, learning_rate=1e30, clip=None, max_epochs=9, batch_size=60)
+    with pytest.raises(TrainingError, match="5 batches in a row"):  # one batch an epoch
+        train(nc.NeuralCDE(2, 1, hidden=6, width=8, depth=1), task, data, None, explosive, folder=tmp_path)
+
+
+def test_dropped_channels_leave_no_trace():
+    from neuralcde.train.channel_dropout import drop_channels
+
+    _, data = problem()
+    series = nc.IrregularSeries.from_list([(part.times, part.values[:, 1:]) for part in data.series])
+    path = nc.linear(series.with_channels(counts="per_channel"), fill="forward")
+    dropped = drop_channels(path, 0.5, torch.Generator().manual_seed(0))
+    time, count, value = (dropped.coefficients[:, :, k].abs().sum(1) for k in range(3))
+    assert (time > 0).all()
+    gone = torch.tensor([bool(part.values[:, 2].isnan().all()) for part in dropped.series])
+    assert 0 < gone.sum() < len(gone)
+    for k, (start, stop) in enumerate(zip(path.piece_offsets[:-1], path.piece_offsets[1:], strict=True)):
+        assert bool((value[start:stop] == 0).all()) == bool(gone[k])
+        assert bool((count[start:stop] == 0).all()) == bool(gone[k])
+
+
 def test_a_file_is_whole_or_not_there(tmp_path, monkeypatch):
     file = tmp_path / "a"
     write_atomically(file, b"old")

@@ -30,7 +30,7 @@ def ends_well(command: Command) -> Command:
             return _end(1, "Interrupted; nothing was written.")
         except OSError as reason:
             where = f" ({reason.filename})" if reason.filename else ""
-            return _end(1, f"{reason.strerror or reason}{where}. A model that was there before is as it was.")
+            return _end(1, f"{reason.strerror or reason}{where}. What was there before is as it was.")
         except Exception as reason:
             return _end(1, f"{type(reason).__name__}: {reason}")
 

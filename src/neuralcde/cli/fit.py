@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import resource
 import time as clock
 from pathlib import Path
@@ -14,13 +15,14 @@ from cyclopts import Parameter
 from sklearn.model_selection import train_test_split
 
 from ..estimators import NeuralCDEClassifier, NeuralCDERegressor
+from ..estimators.path_estimator import PathEstimator
 from ..report import record_run
 from ..train import Processes
-from ..train.checkpoints import write_atomically
+from ..train.checkpoints import staged, write_atomically
 from .errors import ends_well
 from .labelled import MOST_CLASSES, all_targets, read_series
 from .options import EstimatorOptions, given, read_config, write_config
-from .predictions import prediction_table
+from .predictions import check_names, prediction_table
 from .tables import WrongUseError, write_table
 
 OWN = ("table", "id", "time", "label", "labels", "static", "channels", "task", "test_fraction", "seed", "duplicates")
@@ -114,35 +116,39 @@ def fit(
         raise WrongUseError(f"--config {config} has the unknown option {sorted(unknown)[0]}.")
     series, targets = read_series(known)
     per_row = bool(known.get("per_row"))
-    kind = known.get("task") or ("regression" if _many_numbers(targets) else "classification")
-    if kind == "classification" and len(values := set(all_targets(targets).tolist()) - {None}) < 2:
+    kind = known.get("task") or ("regression" if _is_quantity(targets) else "classification")
+    if kind not in ("classification", "regression"):
+        raise WrongUseError(f"--config {config}: task = {kind!r} is not classification or regression.")
+    values = set(all_targets(targets).tolist()) - {None}
+    if kind == "classification" and len(values) < 2:
         raise WrongUseError(f"--label {known['label']} has one class only, {values}; there is nothing to learn.")
-    chosen = int(known.get("seed", 0))
+    if kind == "regression" and parameters.get("class_weight") is not None:
+        raise WrongUseError("--class-weight is for classification; this label is a quantity.")
+    settled = {"test_fraction": 0.2, "seed": 0} | known | {"task": kind}
     training, test = _split(
-        targets, float(known.get("test_fraction", 0.2)), chosen, stratify=kind == "classification" and not per_row
+        targets,
+        float(settled["test_fraction"]),
+        int(settled["seed"]),
+        stratify=kind == "classification" and not per_row,
     )
     estimator_class = NeuralCDEClassifier if kind == "classification" else NeuralCDERegressor
-    if kind == "regression":
-        parameters.pop("class_weight", None)
     parameters.setdefault("verbose", 1)
-    estimator = estimator_class(**parameters | {"random_state": chosen})
+    estimator = estimator_class(**parameters | {"random_state": int(settled["seed"])})
+    check_names(known["id"], known["time"], known["label"], values if kind == "classification" else ())
     first = Processes.current().first  # of those that torchrun started, the one that speaks and writes
     if first:
         print(f"{series}\n{kind}: {len(training)} series train, {len(test)} test", flush=True)
-    out.mkdir(parents=True, exist_ok=True)
-    estimator.fit(series[training], targets[training], folder=out / "training", resume=resume)
+    try:
+        estimator.fit(series[training], targets[training], folder=out / "training", resume=resume)
+    except (ValueError, TypeError) as reason:
+        raise WrongUseError(str(reason)) from reason
     if not first:
         return
     if estimator.interrupted_:
         print("Interrupted: the best model so far is kept.")
-    estimator.save(out)
-    outputs = estimator._outputs(series[test])
-    metrics = estimator.task_.metrics(outputs, estimator.task_.encode(all_targets(targets[test])))
-    write_table(
-        prediction_table(estimator, series[test], known["id"], known["label"], truth=all_targets(targets[test])),
-        out / "test_predictions.csv",
-    )
-    write_config(out / "config.toml", known | {"task": kind})
+    held, truth = series[test], all_targets(targets[test])
+    outputs = estimator._outputs(held)
+    metrics = estimator.task_.metrics(outputs, estimator.task_.encode(truth))
     cost = {
         "seconds": clock.perf_counter() - begun,
         "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
@@ -150,17 +156,35 @@ def fit(
         "epochs": len(estimator.history_),
         "best_epoch": estimator.best_epoch_,
     }
-    record_run(out, estimator, series, targets, test=test, outputs=outputs)
-    found = {"test": metrics, "series": len(test), "cost": cost}
-    write_atomically(out / "metrics.json", (json.dumps(found, indent=1) + "\n").encode())
+    found = {
+        "test": {name: value if math.isfinite(value) else None for name, value in metrics.items()},
+        "series": len(test),
+        "cost": cost,
+    }
+    with staged(out) as part:  # the folder changes when everything is written, not before
+        estimator.save(part)
+        record_run(part, estimator, series, targets, test=test, outputs=outputs)
+        write_config(part / "config.toml", _plain(estimator) | settled)
+        write_atomically(part / "metrics.json", (json.dumps(found, indent=1) + "\n").encode())
+        predictions = prediction_table(estimator, held, outputs, known["id"], known["label"], truth=truth)
+        write_table(predictions, part / "test_predictions.csv")
     for name, value in metrics.items():
         print(f"test {name:20}{value:.4f}")
     print(f"model: {out}")
 
 
-def _many_numbers(targets: np.ndarray[Any, Any]) -> bool:
+def _plain(estimator: PathEstimator) -> dict[str, Any]:
+    """Every parameter of the estimator but the seed, which is the run's."""
+    return {name: value for name, value in estimator.get_params().items() if name not in ("random_state", "verbose")}
+
+
+def _is_quantity(targets: np.ndarray[Any, Any]) -> bool:
+    """Whether labels are numbers of which there are many, or that are not whole."""
     values = all_targets(targets)
-    return values.dtype.kind in "iuf" and len(set(values[values == values].tolist())) > MOST_CLASSES
+    if values.dtype.kind not in "iuf":
+        return False
+    known = values[values == values]
+    return len(set(known.tolist())) > MOST_CLASSES or bool((known != np.round(known)).any())
 
 
 def _split(targets: np.ndarray[Any, Any], share: float, seed: int, *, stratify: bool) -> tuple[Any, Any]:
@@ -179,4 +203,8 @@ def _split(targets: np.ndarray[Any, Any], share: float, seed: int, *, stratify: 
         _, firsts = np.unique(targets[test][absent], return_index=True)
         moved = test[absent][firsts]
         training, test = np.concatenate([training, moved]), np.setdiff1d(test, moved)
+    if len(test) == 0 or len(training) < 2:
+        raise WrongUseError(
+            f"{len(targets)} series leave {len(training)} for training and {len(test)} for the test; give more series."
+        )
     return np.sort(training), np.sort(test)

@@ -18,7 +18,9 @@ MOST_CLASSES = 20  # a label with more different numbers is a quantity
 def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any, Any]]:
     """The series of the table, and their labels in the same order; the label is never among the channels."""
     file, id_column, label = Path(known["table"]), known["id"], known["label"]
-    frame = read_table(file)
+    if label in (id_column, known["time"]):
+        raise WrongUseError(f"--label {label} is the id or the time; name the column that is to be predicted.")
+    frame = read_table(file, id=id_column)
     need_columns(frame, file, id=id_column, time=known["time"])
     if known.get("per_row"):
         need_columns(frame, file, label=label)
@@ -27,11 +29,12 @@ def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any,
         found = {}
     elif known.get("labels"):
         other = Path(known["labels"])
-        found = _labels_of_series(read_table(other), other, id=id_column, label=label)
+        found = _labels_of_series(read_table(other, id=id_column), other, id=id_column, label=label)
     else:
         found = _labels_of_series(frame, file, id=id_column, label=label)
-    for name in (*known.get("static", ()), *known.get("channels", ())):
-        need_columns(frame, file, static=name)
+    for option in ("static", "channels"):
+        for name in known.get(option) or ():
+            need_columns(frame, file, **{option: name})
     _refuse_text_among_numbers(frame, file, known)
     names: dict[str, Any] = {"id": id_column, "time": known["time"], "duplicates": known.get("duplicates", "error")}
     try:
@@ -46,17 +49,17 @@ def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any,
     except (TypeError, ValueError) as reason:
         raise WrongUseError(f"{file}: {reason}") from reason
     ids = series.ids.tolist()
-    strangers = set(found) - set(ids)
+    strangers = set(found) - set(map(str, ids))
     if strangers:
         raise WrongUseError(
             f"there are labels for {len(strangers)} ids that the table does not have, e.g. {sorted(map(str, strangers))[0]}."
         )
-    nameless = [name for name in ids if name not in found]
+    nameless = [name for name in ids if str(name) not in found]
     if nameless:
         raise WrongUseError(
             f"{len(nameless)} of {len(ids)} series have no label, e.g. {nameless[0]!r}; give them one, or leave them out of the table."
         )
-    return series, np.asarray([found[name] for name in ids])
+    return series, np.asarray([found[str(name)] for name in ids])
 
 
 def _refuse_text_among_numbers(frame: polars.DataFrame, file: Path, known: dict[str, Any]) -> None:
@@ -100,16 +103,16 @@ def _labels_of_rows(frame: polars.DataFrame, label: str, names: dict[str, Any]) 
     return parts
 
 
-def _labels_of_series(frame: polars.DataFrame, file: Path, *, id: str, label: str) -> dict[Any, Any]:
-    """The label of every id: one each."""
+def _labels_of_series(frame: polars.DataFrame, file: Path, *, id: str, label: str) -> dict[str, Any]:
+    """The label of every id, as text: one each."""
     need_columns(frame, file, id=id, label=label)
-    pairs = frame.select(id, label).drop_nulls().unique(maintain_order=True)
+    pairs = frame.select(id, label).drop_nulls().drop_nans().unique(maintain_order=True)
     twice = pairs.filter(pairs[id].is_duplicated())
     if twice.height:
         raise WrongUseError(
             f"{file}: the column {label} has more than one value for {id} {twice[id][0]!r}; a label must be one a series."
         )
-    return dict(zip(pairs[id].to_list(), pairs[label].to_list(), strict=True))
+    return dict(zip(pairs[id].cast(polars.String).to_list(), pairs[label].to_list(), strict=True))
 
 
 def all_targets(targets: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

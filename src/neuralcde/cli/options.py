@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import math
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
@@ -17,7 +18,7 @@ from ..train import TrainingSettings
 from ..train.checkpoints import write_atomically
 from .tables import WrongUseError
 
-TYPES: dict[str, Any] = {"class_weight": Literal["balanced"], "random_state": int}
+TYPES: dict[str, Any] = {"class_weight": Literal["balanced"]}
 
 
 def _described(documented: type) -> dict[str, str]:
@@ -39,10 +40,9 @@ def _options() -> type:
     described: dict[str, str] = {}
     for documented in (TrainingSettings, PathEstimator, NeuralCDEClassifier):
         described |= {name: text for name, text in _described(documented).items() if not text.startswith("As in")}
-    described["random_state"] = "Yields to --seed."
     fields = []
     for name, parameter in inspect.signature(NeuralCDEClassifier.__init__).parameters.items():
-        if name != "self":
+        if name not in ("self", "random_state"):  # which is --seed
             kind = TYPES.get(name, hints[name])
             text = f"{described.get(name, '')} Default: {parameter.default}."
             fields.append((name, Annotated[kind | None, Parameter(help=text)], dataclasses.field(default=None)))
@@ -75,5 +75,11 @@ def read_config(file: Path) -> dict[str, Any]:
 
 def write_config(file: Path, config: dict[str, Any]) -> None:
     """The options as TOML, those of None left out; JSON's strings, numbers, truths and lists are TOML's."""
-    lines = [f"{name} = {json.dumps(value)}" for name, value in config.items() if value is not None]
+    lines = [f"{name} = {_toml(value)}" for name, value in config.items() if value is not None]
     write_atomically(file, ("\n".join(lines) + "\n").encode())
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # inf, -inf, nan: where TOML and JSON differ
+    return json.dumps(value, ensure_ascii=False)

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Literal
 
 from .errors import ends_well
 from .tables import WrongUseError, read_table, write_table
 
 
 @ends_well
-def predict(folder: Path, table: Path, *, out: Path | None = None, debug: bool = False) -> None:
-    """Predict with a model that `neuralcde fit` wrote.
+def predict(
+    folder: Path,
+    table: Path,
+    *,
+    out: Path | None = None,
+    duplicates: Literal["error", "mean", "last"] | None = None,
+    debug: bool = False,
+) -> None:
+    """Predict with a model that `neuralcde fit`, or `save` in Python, wrote.
 
     Parameters
     ----------
@@ -21,6 +29,8 @@ def predict(folder: Path, table: Path, *, out: Path | None = None, debug: bool =
         A table like the one it was trained on.
     out
         CSV, Parquet or Arrow file for the predictions; by default CSV on standard output.
+    duplicates
+        What to do with rows of one series at one time; by default as in the training.
     debug
         Show where an error happened.
     """
@@ -32,12 +42,16 @@ def predict(folder: Path, table: Path, *, out: Path | None = None, debug: bool =
         estimator = load(folder)
     except (FileNotFoundError, ValueError) as reason:
         raise WrongUseError(str(reason)) from reason
-    config = read_config(folder / "config.toml")
+    config = read_config(folder / "config.toml") if (folder / "config.toml").exists() else {}
+    id_column = estimator.preparation_.format.id
     try:
-        series = estimator.read_long(read_table(table), duplicates=config.get("duplicates", "error"))
+        series = estimator.read_long(
+            read_table(table, id=id_column), duplicates=duplicates or config.get("duplicates", "error")
+        )
     except (TypeError, ValueError) as reason:
         raise WrongUseError(f"{table}: {reason}") from reason
-    found = prediction_table(estimator, series, config["id"], config["label"])
+    label = config.get("label", "prediction")
+    found = prediction_table(estimator, series, estimator._outputs(series), id_column, label)
     if out is None:
         sys.stdout.write(found.write_csv())
     else:

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import polars
+from torch import Tensor
 
-from ..estimators import NeuralCDEClassifier
+from ..estimators.path_estimator import PathEstimator
 from ..series import IrregularSeries
+from ..tasks import BinaryTask, MulticlassTask
+from .tables import WrongUseError
 
 
 def prediction_table(
-    estimator: Any, series: IrregularSeries, id_column: str, label: str, truth: Any = None
+    estimator: PathEstimator, series: IrregularSeries, outputs: Tensor, id_column: str, label: str, truth: Any = None
 ) -> polars.DataFrame:
     """Predictions keyed by id, or by id and time where there is one a row."""
     columns: dict[str, Any] = {id_column: series.ids.tolist()}
     if estimator.per_row:
         columns = dict(series.to_long("polars").select(id_column, series.format.time).to_dict())
-    if isinstance(estimator, NeuralCDEClassifier):
-        p = estimator.predict_proba(series)
-        columns[label] = estimator.classes_[p.argmax(1)].tolist()
-        columns |= {f"p_{name}": p[:, k].tolist() for k, name in enumerate(estimator.classes_.tolist())}
-    else:
-        columns[label] = estimator.predict(series).tolist()
+    task = estimator.task_
+    columns[label] = task.decode(outputs).tolist()
+    if isinstance(task, BinaryTask | MulticlassTask):
+        p = task.probabilities(outputs)
+        columns |= {f"p_{name}": p[:, k].tolist() for k, name in enumerate(task.classes)}
     if truth is not None:
         columns[f"true_{label}"] = np.asarray(truth).tolist()
     return polars.DataFrame(columns)
+
+
+def check_names(id_column: str, time: str, label: str, classes: Iterable[Any]) -> None:
+    """The columns of predictions must differ from those that say what they are for."""
+    taken = {label, f"true_{label}", *(f"p_{name}" for name in classes)}
+    for option, name in (("id", id_column), ("time", time)):
+        if name in taken:
+            raise WrongUseError(f"--{option} {name}: predictions have a column of that name; rename it in the table.")

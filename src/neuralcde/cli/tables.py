@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import polars
 
@@ -11,20 +12,19 @@ class WrongUseError(Exception):
     """What the user gave cannot be used; the message says what is wrong and how to mend it."""
 
 
-def read_table(file: Path) -> polars.DataFrame:
-    """A table from a file, by its ending."""
+ENDINGS = (".csv", ".parquet", ".arrow", ".feather")
+
+
+def read_table(file: Path, *, id: str | None = None) -> polars.DataFrame:
+    """A table from a file, by its ending; ids of a CSV are text, so that 007 stays what it is."""
     if not file.exists():
         raise WrongUseError(f"{file} does not exist.")
-    readers = {
-        ".csv": lambda: polars.read_csv(file, infer_schema_length=10_000, null_values=["", "NA", "NaN", "nan", "null"]),
-        ".parquet": lambda: polars.read_parquet(file),
-        ".arrow": lambda: polars.read_ipc(file),
-        ".feather": lambda: polars.read_ipc(file),
-    }
-    if file.suffix.lower() not in readers:
-        raise WrongUseError(f"{file} is not one of {', '.join(readers)}.")
+    ending = _ending(file)
     try:
-        frame = readers[file.suffix.lower()]()
+        if ending == ".csv":
+            frame = _read_csv(file, id)
+        else:
+            frame = polars.read_parquet(file) if ending == ".parquet" else polars.read_ipc(file)
     except polars.exceptions.NoDataError:
         raise WrongUseError(f"{file} is empty.") from None
     except Exception as reason:
@@ -35,20 +35,46 @@ def read_table(file: Path) -> polars.DataFrame:
     return frame
 
 
+def _read_csv(file: Path, id: str | None) -> polars.DataFrame:
+    """Types by the first rows; where later ones do not fit, by all of them. Columns of empty cells and numbers are numbers."""
+    options: dict[str, Any] = {
+        "null_values": ["", "NA", "NaN", "nan", "null"],
+        "try_parse_dates": True,
+        "schema_overrides": None if id is None else {id: polars.String},
+    }
+    try:
+        frame = polars.read_csv(file, infer_schema_length=10_000, **options)
+    except polars.exceptions.ComputeError:
+        frame = polars.read_csv(file, infer_schema_length=None, **options)
+    for column in frame.iter_columns():
+        if column.name != id and column.dtype == polars.String:
+            numbers = column.cast(polars.Float64, strict=False)
+            if numbers.null_count() == column.null_count() and numbers.null_count() < len(column):
+                frame = frame.with_columns(numbers)
+    return frame
+
+
 def write_table(frame: polars.DataFrame, file: Path) -> None:
     """A table into a file, by its ending; whole or not at all."""
+    ending = _ending(file)
     part = file.with_name(f".{file.name}.part")
     try:
-        if file.suffix.lower() == ".parquet":
-            frame.write_parquet(part)
-        elif file.suffix.lower() in (".arrow", ".feather"):
-            frame.write_ipc(part)
-        else:
+        if ending == ".csv":
             frame.write_csv(part)
+        elif ending == ".parquet":
+            frame.write_parquet(part)
+        else:
+            frame.write_ipc(part)
         part.replace(file)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def _ending(file: Path) -> str:
+    if file.suffix.lower() not in ENDINGS:
+        raise WrongUseError(f"{file} is not one of {', '.join(ENDINGS)}.")
+    return file.suffix.lower()
 
 
 def need_columns(frame: polars.DataFrame, file: Path, **names: str | None) -> None:

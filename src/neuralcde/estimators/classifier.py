@@ -124,10 +124,7 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> NDArray[Any]:
         """The likeliest class of every series, or of every row."""
         outputs = self._outputs(X)
-        if isinstance(self.task_, MultilabelTask):
-            return self.task_.decode(outputs)
-        found: NDArray[Any] = self.classes_[self.task_.probabilities(outputs).argmax(-1)]
-        return found
+        return self.task_.decode(outputs)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy; y as in `fit`."""

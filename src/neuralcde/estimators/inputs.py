@@ -41,23 +41,24 @@ def as_series(estimator: Any, X: Any, *, reset: bool) -> IrregularSeries:
     return IrregularSeries.from_padded(block, lengths=lengths)
 
 
-def as_targets(y: Any, series: IrregularSeries, *, per_row: bool = False) -> NDArray[Any]:
+def as_targets(y: Any, series: IrregularSeries, *, by_id: bool = True, per_row: bool = False) -> NDArray[Any]:
     """Targets in the order of the series: by position, or by id where y is a mapping or a pandas object with the ids as index.
 
-    With `per_row` a target for every row of the series, in their order: one array of them all, or an array a series.
+    With `per_row` a target for every row of the series, in their order: one array of them all, or an array a series. Without
+    `by_id` (the series were an array) the index of a pandas object means nothing.
     """
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None.")
-    index = getattr(y, "index", None)
+    ids = series.ids.tolist()
     if isinstance(y, Mapping):
-        missing = [name for name in series.ids.tolist() if name not in y]
+        missing = [name for name in ids if name not in y]
         if missing:
             raise ValueError(f"y has no target for {len(missing)} of {len(series)} series, e.g. {missing[0]!r}.")
-        y = [y[name] for name in series.ids.tolist()]
+        y = [y[name] for name in ids]
+    elif by_id and hasattr(y, "loc") and not per_row:
+        y = _looked_up(y, ids)
     if per_row:
         return _targets_of_rows(y, series)
-    if index is not None and hasattr(y, "loc") and index.is_unique and set(series.ids.tolist()) <= set(index.tolist()):
-        return np.asarray(y.loc[series.ids.tolist()])
     targets = np.asarray(y)
     if targets.ndim == 2 and targets.shape[1] == 1:
         targets = column_or_1d(targets, warn=True)
@@ -67,6 +68,20 @@ def as_targets(y: Any, series: IrregularSeries, *, per_row: bool = False) -> NDA
             f"{len(targets) if targets.ndim else 'no'} targets. Give y one target a series, or a mapping from id to target."
         )
     return targets
+
+
+def _looked_up(y: Any, ids: list[Any]) -> Any:
+    """A pandas object in the order of the ids, where they are its index; as it is, where its index is 0, 1, ..."""
+    index = y.index.tolist()
+    if y.index.is_unique and set(ids) <= set(index):
+        return y.loc[ids]
+    if index == list(range(len(index))):
+        return y
+    missing = [name for name in ids if name not in set(index)]
+    raise ValueError(
+        f"y has an index of its own, which lacks {len(missing)} of {len(ids)} ids, e.g. {missing[0]!r}, or has some twice; make "
+        "the ids its index, or pass y.to_numpy() for targets by position."
+    )
 
 
 def _targets_of_rows(y: Any, series: IrregularSeries) -> NDArray[Any]:

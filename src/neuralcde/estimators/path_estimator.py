@@ -154,9 +154,11 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         folder, resume
             Where checkpoints and the history go, and whether to go on from them.
         """
+        self._check()
         series = as_series(self, X, reset=True)
-        targets = as_targets(y, series, per_row=self.per_row)
-        self.task_ = self._make_task(targets[_known(targets)] if self.per_row else targets)
+        targets = as_targets(y, series, by_id=series is X, per_row=self.per_row)
+        # by way of a list, so that integers beside None are integers again
+        self.task_ = self._make_task(np.asarray(targets[_known(targets)].tolist()) if self.per_row else targets)
         encoded = self.task_.encode(targets)
         seed = Processes.current().agree(lambda: int(check_random_state(self.random_state).randint(2**31 - 1)))
         training, validation = self._split(None if self.per_row else targets, len(series), seed)
@@ -191,7 +193,8 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _pairs(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         """Targets that are known, and the predictions for them."""
-        targets = as_targets(y, as_series(self, X, reset=False), per_row=self.per_row)
+        series = as_series(self, X, reset=False)
+        targets = as_targets(y, series, by_id=series is X, per_row=self.per_row)
         known = _known(targets) if self.per_row else slice(None)
         return targets[known], self.predict(X)[known]
 
@@ -209,6 +212,13 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
 
         if Processes.current().first:
             save(self, Path(folder))
+
+    def _check(self) -> None:
+        """What nothing else would complain about."""
+        if self.intensity not in ("auto", True, False):
+            raise ValueError(f'intensity={self.intensity!r} is not "auto", True or False.')
+        if torch.device(self.device).type == "cuda" and not torch.cuda.is_available():
+            raise ValueError(f"device={self.device!r}, but torch finds no GPU here; use device='cpu'.")
 
     def _make_task(self, targets: NDArray[Any]) -> Task:
         raise NotImplementedError
@@ -278,9 +288,8 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
     def _outputs_at(self, X: Any, times: Any) -> Float[Tensor, "series k outputs"]:
         check_is_fitted(self, "module_")
         series = as_series(self, X, reset=False)
-        asked = torch.as_tensor(np.asarray(times, dtype=np.float64))
         data = self._dataset(series)
-        at = self.preparation_.times(asked)
+        at = self.preparation_.times(times)
         rows = []
         for start in range(0, len(series), 256):
             part = data[start : start + 256]

@@ -73,9 +73,13 @@ class Preparation:
             return hermite(series, fill="forward")
         return (natural_cubic if self.scheme == "natural_cubic" else rectilinear)(series)
 
-    def times(self, times: Tensor) -> Tensor:
-        """Times of the user's clock on the models' clock."""
-        return times / self.scaler.time_scale_
+    def times(self, times: Any) -> Tensor:
+        """Times of the user's clock (numbers, datetimes or durations, as in the table) on the models' clock."""
+        asked = np.asarray(times)
+        if asked.dtype.kind in "mMO" and self.format.kind != "number":
+            kind = "datetime64[us]" if self.format.kind == "datetime" else "timedelta64[us]"
+            asked = asked.astype(kind).astype(np.int64) / self.format.microseconds
+        return torch.as_tensor(np.asarray(asked, dtype=np.float64)) / self.scaler.time_scale_
 
     def to_state(self) -> dict[str, Any]:
         """As JSON can hold it."""

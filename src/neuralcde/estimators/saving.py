@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from safetensors.torch import save as as_safetensors
 from sklearn.utils.validation import check_is_fitted
 
 from .. import __version__
 from ..tasks import task_from_config
+from ..train.checkpoints import staged, write_atomically
 from .classifier import NeuralCDEClassifier
 from .path_estimator import PathEstimator
 from .preparation import Preparation
@@ -26,44 +27,44 @@ KINDS: dict[str, type[PathEstimator]] = {kind.__name__: kind for kind in (Neural
 
 
 def save(estimator: PathEstimator, folder: Path) -> None:
-    """Write the folder whole or not at all: what was there before is replaced in one step."""
+    """Write the files whole or not at all; `config.json` says which others belong to it."""
     check_is_fitted(estimator, "module_")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-    try:
-        parameters = {
-            name: value
-            for name, value in estimator.get_params().items()
-            if name != "random_state" or isinstance(value, int)
-        }
-        config = {
-            "format": FORMAT,
-            "neuralcde": __version__,
-            "torch": torch.__version__,
-            "estimator": type(estimator).__name__,
-            "parameters": parameters,
-            "task": estimator.task_.config(),
-            "channels": estimator.module_.channels,
-            "n_features_in": int(estimator.n_features_in_),
-            "history": estimator.history_,
-            "best_epoch": estimator.best_epoch_,
-        }
-        weights = {name: value.detach().cpu().contiguous() for name, value in estimator.module_.state_dict().items()}
-        save_file(weights, part / "model.safetensors")
-        (part / "config.json").write_text(json.dumps(config, indent=1) + "\n")
-        (part / "preprocess.json").write_text(json.dumps(estimator.preparation_.to_state(), indent=1) + "\n")
-        _replace(folder, part)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
+    weights = {name: value.detach().cpu().contiguous() for name, value in estimator.module_.state_dict().items()}
+    contents = {
+        "model.safetensors": as_safetensors(weights),
+        "preprocess.json": (json.dumps(estimator.preparation_.to_state(), indent=1) + "\n").encode(),
+    }
+    config = {
+        "format": FORMAT,
+        "neuralcde": __version__,
+        "torch": torch.__version__,
+        "estimator": type(estimator).__name__,
+        "parameters": _plain(estimator.get_params()),
+        "task": estimator.task_.config(),
+        "channels": estimator.module_.channels,
+        "n_features_in": int(estimator.n_features_in_),
+        "history": estimator.history_,
+        "best_epoch": estimator.best_epoch_,
+        "files": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()},
+    }
+    contents["config.json"] = (json.dumps(config, indent=1) + "\n").encode()
+    with staged(folder) as part:
+        for name, content in contents.items():
+            write_atomically(part / name, content)
 
 
-def _replace(folder: Path, part: Path) -> None:
-    """The new files in place of the old ones; other files of the folder stay."""
-    folder.mkdir(exist_ok=True)
-    for name in ("preprocess.json", "model.safetensors", "config.json"):
-        (part / name).replace(folder / name)
-    part.rmdir()
+def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters as JSON can hold them: numpy's numbers as Python's, a dictionary as pairs; a generator cannot be kept."""
+    found: dict[str, Any] = {}
+    for name, value in parameters.items():
+        value = value.item() if isinstance(value, np.generic) else value
+        if isinstance(value, dict):
+            value = [
+                [key.item() if isinstance(key, np.generic) else key, float(weight)] for key, weight in value.items()
+            ]
+        if name != "random_state" or isinstance(value, int):
+            found[name] = value
+    return found
 
 
 def load(folder: str | Path, *, device: str = "cpu") -> PathEstimator:
@@ -80,13 +81,19 @@ def load(folder: str | Path, *, device: str = "cpu") -> PathEstimator:
     config, preparation = _read_json(folder, "config.json"), _read_json(folder, "preprocess.json")
     if not isinstance(config, dict) or "format" not in config or config.get("estimator") not in KINDS:
         raise ValueError(f"{folder} does not hold an estimator of neuralcde.")
-    if config["format"] > FORMAT:
+    if not isinstance(config["format"], int) or config["format"] > FORMAT:
         raise ValueError(
             f"{folder} was written by neuralcde {config.get('neuralcde')}, in a newer format ({config['format']}, this version reads up "
             f"to {FORMAT}); update neuralcde."
         )
+    weights = _read_weights(folder)
+    for name, digest in config.get("files", {}).items():
+        if hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest:
+            raise ValueError(f"{folder} is damaged: {name} is not the one that config.json was written with.")
     try:
-        estimator = KINDS[config["estimator"]](**config["parameters"])
+        given: dict[str, Any] = config["parameters"]
+        parameters: dict[str, Any] = {k: dict(v) if isinstance(v, list) else v for k, v in given.items()}
+        estimator = KINDS[config["estimator"]](**parameters)
         estimator.device = device
         estimator.task_ = task_from_config(config["task"])
         estimator.preparation_ = Preparation.from_state(preparation)
@@ -96,7 +103,7 @@ def load(folder: str | Path, *, device: str = "cpu") -> PathEstimator:
         if isinstance(estimator, NeuralCDEClassifier):
             estimator.classes_ = np.asarray(getattr(estimator.task_, "classes", range(estimator.task_.outputs)))
         estimator.module_ = estimator._make_module(config["channels"])
-        estimator.module_.load_state_dict(_read_weights(folder))
+        estimator.module_.load_state_dict(weights)
     except (KeyError, TypeError, AttributeError, RuntimeError) as reason:
         raise ValueError(f"{folder} is damaged: {reason}") from reason
     estimator.module_.to(device)

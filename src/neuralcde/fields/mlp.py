@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -82,9 +83,9 @@ def feedforward(inputs: int, outputs: int, *, width: int, depth: int, activation
 
 
 def check_sizes(**sizes: int) -> None:
-    """Sizes of a field are positive integers."""
+    """Sizes are positive integers, Python's or numpy's."""
     for name, value in sizes.items():
-        if not isinstance(value, int) or value < 1:
+        if not isinstance(value, int | np.integer) or value < 1:
             raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
 
 

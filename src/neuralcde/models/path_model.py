@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ..fields.mlp import check_sizes
 from ..paths import ControlPath
 from ..series import ragged
 from ..solve import AtKnots, Flow, Gradient, Jump, Solution, Steps, Tableau, solve
@@ -61,10 +63,8 @@ class PathModel(nn.Module):
         readout_features: int | None = None,
     ):
         super().__init__()
-        for name, value in (("channels", channels), ("outputs", outputs), ("hidden", hidden)):
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
-        if not isinstance(static, int) or static < 0:
+        check_sizes(channels=channels, outputs=outputs, hidden=hidden)
+        if not isinstance(static, int | np.integer) or static < 0:
             raise ValueError(f"static must be the number of static features, got {static!r}.")
         if pool not in ("last", "mean"):
             raise ValueError(f'pool={pool!r} is not "last" or "mean".')

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
-from sklearn.metrics import accuracy_score, average_precision_score, balanced_accuracy_score, log_loss, roc_auc_score
+from sklearn.metrics import accuracy_score, average_precision_score, log_loss, roc_auc_score
 from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor
 from torch.nn import functional
@@ -140,9 +140,7 @@ class MulticlassTask(Task):
         found = p.argmax(-1)
         return {
             "accuracy": float(accuracy_score(truth, found)),
-            "balanced_accuracy": float(balanced_accuracy_score(truth, found))
-            if set(found) <= set(truth)
-            else _balanced(truth, found),
+            "balanced_accuracy": _balanced(truth, found),
             "log_loss": float(log_loss(truth, p, labels=range(len(self.classes)))),
         }
 
@@ -231,6 +229,8 @@ def classification_task(
     """
     labels = np.asarray(y)
     if labels.ndim == 2:
+        if class_weight not in (None, "balanced"):
+            raise ValueError(f'class_weight={class_weight!r}: for several labels it must be None or "balanced".')
         positives = np.nanmean(labels.astype(np.float64), axis=0).clip(1e-6, 1 - 1e-6)
         weights = tuple(((1 - positives) / positives).tolist()) if class_weight == "balanced" else None
         return MultilabelTask(labels.shape[1], weights)

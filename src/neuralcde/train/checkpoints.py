@@ -1,10 +1,13 @@
-"""Files that are whole or not there: a training's state, and its history line by line."""
+"""Files that are whole or not there: one, several, a training's state, its history line by line."""
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,22 @@ def write_atomically(file: Path, content: bytes) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+@contextlib.contextmanager
+def staged(folder: Path) -> Iterator[Path]:
+    """A place to write several files; they go to the folder when all are written, in place of those there, or not at all."""
+    new = not folder.exists()
+    part = folder / f".{os.getpid()}.part"
+    part.mkdir(parents=True)
+    try:
+        yield part
+        for file in sorted(part.iterdir()):
+            file.replace(folder / file.name)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+        if new and not any(folder.iterdir()):
+            folder.rmdir()
 
 
 def save_state(file: Path, state: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import math
 import time
 from collections.abc import Iterator
@@ -40,6 +41,7 @@ class TrainingResult:
     history: list[dict[str, Any]] = field(default_factory=list)
     best_epoch: int = -1
     skipped_batches: int = 0
+    skipped_in_a_row: int = 0
     steps: int = 0  # that went into the moving average
     interrupted: bool = False
 
@@ -77,7 +79,14 @@ def train(
     result, best, first = TrainingResult(), _weights(model), 0
     file = None if folder is None else Path(folder) / "checkpoint.pt"
     state = together.agree(lambda: load_state(file) if resume and file is not None and file.exists() else None)
+    if file is not None and not resume and together.first:
+        file.unlink(missing_ok=True)  # of an earlier run, which nobody should resume by mistake
+    fingerprint = _fingerprint(model, training)
     if state is not None:
+        if state["fingerprint"] != fingerprint:
+            raise ValueError(
+                "cannot resume: data, path or model differ from the run that is to go on; use resume=False."
+            )
         first, best = _restore(state, model, averaged, optimizer, schedule, result, settings)
     with Progress(settings.max_epochs, first, verbose=settings.verbose if together.first else 0) as progress:
         try:
@@ -99,7 +108,11 @@ def train(
                     best, result.best_epoch = _weights(judged), epoch
                 if file is not None and together.first:
                     file.parent.mkdir(parents=True, exist_ok=True)
-                    save_state(file, _state(model, averaged, optimizer, schedule, result, settings, best))
+                    save_state(
+                        file,
+                        _state(model, averaged, optimizer, schedule, result, settings, best)
+                        | {"fingerprint": fingerprint},
+                    )
                     write_history(file.parent / "history.jsonl", result.history)
                 progress.epoch(row, task.metric)
         except KeyboardInterrupt:
@@ -155,7 +168,7 @@ def _epoch(
     """
     model.train()
     generator = torch.Generator().manual_seed(settings.seed * 1_000_003 + epoch)
-    total, count, in_a_row = 0.0, 0.0, 0
+    total, count = 0.0, 0.0
     order = torch.randperm(len(training), generator=generator)
     for path, targets, mine in _batches(training, order, settings.batch_size, together):
         if settings.channel_dropout:
@@ -172,12 +185,8 @@ def _epoch(
         bad = not math.isfinite(value)
         value, whole, troubled = together.sum(0.0 if bad else value * weight, weight, bad)
         if troubled:
-            result.skipped_batches += 1
-            in_a_row += 1
-            if in_a_row >= settings.skipped_in_a_row:
-                raise TrainingError(_no_way_on(in_a_row, path, trouble or "the loss is not a finite number."))
+            _skip(result, settings, path, trouble or "the loss is not a finite number.")
             continue
-        in_a_row = 0
         if not whole:  # no target of the batch is known
             continue
         if weight != whole:
@@ -187,8 +196,10 @@ def _epoch(
             loss = loss + settings.weight_penalty / together.size * norms
         loss.backward()
         together.sum_gradients(model)
-        if settings.clip is not None:
-            _clip(model, settings.clip)
+        if settings.clip is not None and not _clip(model, settings.clip):
+            _skip(result, settings, path, "the gradient is not finite.")
+            continue
+        result.skipped_in_a_row = 0
         optimizer.step()
         if averaged is not None:
             result.steps += 1
@@ -225,9 +236,9 @@ def penalised(model: PathModel) -> Iterator[Tensor]:
 def _optimizer(model: PathModel, settings: TrainingSettings) -> torch.optim.Optimizer:
     readout = list(model.readout.parameters()) if settings.readout_rate != 1 else []
     known = {id(p) for p in readout}
-    groups = [{"params": [p for p in model.parameters() if id(p) not in known], "lr": settings.learning_rate}]
+    groups = [{"params": [p for p in model.parameters() if id(p) not in known], "lr": float(settings.learning_rate)}]
     if readout:
-        groups.append({"params": readout, "lr": settings.learning_rate * settings.readout_rate})
+        groups.append({"params": readout, "lr": float(settings.learning_rate * settings.readout_rate)})
     return torch.optim.AdamW(groups, weight_decay=settings.weight_decay, fused=True)
 
 
@@ -247,12 +258,13 @@ def _step(schedule: LRScheduler | ReduceLROnPlateau | None, row: dict[str, Any])
 
 
 @torch.no_grad()
-def _clip(model: nn.Module, largest: float) -> None:
-    """Shorten the gradient; torch's clip_grad_norm_ does the same in more calls, which small models feel."""
+def _clip(model: nn.Module, largest: float) -> bool:
+    """Shorten the gradient, and say whether it is finite; torch's clip_grad_norm_ takes more calls, which small models feel."""
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     norm = float(torch.stack(torch._foreach_norm(gradients)).norm())
     if norm > largest:
         torch._foreach_mul_(gradients, largest / norm)
+    return math.isfinite(norm)
 
 
 @torch.no_grad()
@@ -276,6 +288,14 @@ def _stalled(result: TrainingResult, epoch: int, settings: TrainingSettings) -> 
     return settings.patience is not None and epoch - 1 - result.best_epoch >= settings.patience > 0 and epoch > 0
 
 
+def _skip(result: TrainingResult, settings: TrainingSettings, path: ControlPath, trouble: str) -> None:
+    """Count a batch that cannot be learnt from; too many in a row are an error."""
+    result.skipped_batches += 1
+    result.skipped_in_a_row += 1
+    if result.skipped_in_a_row >= settings.skipped_in_a_row:
+        raise TrainingError(_no_way_on(result.skipped_in_a_row, path, trouble))
+
+
 def _no_way_on(count: int, path: ControlPath, trouble: str) -> str:
     names = ", ".join(ragged.series_name(path.series.ids, i) for i in range(min(len(path), 5)))
     more = ", ..." if len(path) > 5 else ""
@@ -283,6 +303,17 @@ def _no_way_on(count: int, path: ControlPath, trouble: str) -> str:
         f"{count} batches in a row had no finite loss; the last one held the series {names}{more}: {trouble} "
         "Lower learning_rate, set clip=1.0, or scale the data."
     )
+
+
+def _fingerprint(model: nn.Module, data: PathDataset) -> str:
+    """What a checkpoint belongs to: the model's shape, the paths and the targets."""
+    digest = hashlib.sha256(repr(model).encode())
+    source, series = data.source, data.series
+    tensors = [series.times, series.values, series.offsets, series.static, data.targets]
+    for tensor in [*tensors, source.coefficients if isinstance(source, ControlPath) else None]:
+        if tensor is not None:
+            digest.update(tensor.detach().cpu().contiguous().numpy().data)
+    return digest.hexdigest()
 
 
 def _weights(model: nn.Module) -> dict[str, Tensor]:
@@ -320,11 +351,10 @@ def _restore(
 ) -> tuple[int, dict[str, Tensor]]:
     """Everything as it was after the last whole epoch; the next epoch, and the best weights."""
     now = asdict(settings)
-    changed = [
-        name
-        for name, value in state["settings"].items()
-        if name not in ("verbose", "max_epochs") and now[name] != value
-    ]
+    free = (
+        ("verbose",) if settings.schedule == "cosine" else ("verbose", "max_epochs")
+    )  # cosine rates depend on the end
+    changed = [name for name, value in state["settings"].items() if name not in free and now[name] != value]
     if changed:
         raise ValueError(
             f"cannot resume: {', '.join(changed)} differ from the run that is to go on; use the same, or resume=False."
