@@ -12,7 +12,8 @@ from report_runs import NASTY, fitted, series_of
 import neuralcde as nc
 from neuralcde.report.clock import clock_of
 from neuralcde.report.examples import path_of, telling_channels
-from neuralcde.report.record import choose_examples
+from neuralcde.report.page import target_rows
+from neuralcde.report.record import choose_examples, record_run
 from neuralcde.report.run import read_run
 from neuralcde.report.summary import distribution, summary_of_series
 from neuralcde.tasks import BinaryTask, RegressionTask
@@ -137,3 +138,15 @@ def test_clocks():
 def test_data_json_is_json(run_and_series):
     run, *_ = run_and_series
     json.dumps(run.data, allow_nan=False)
+
+
+def test_shares_of_labels_at_every_row_are_of_rows(tmp_path):
+    series = series_of(30)
+    y = np.empty(30, dtype=object)
+    y[:] = [np.stack([np.ones(n), np.arange(n) % 2], 1) for n in series.lengths.tolist()]
+    estimator = nc.NeuralCDEClassifier(max_epochs=1, hidden=4, width=4, per_row=True).fit(series[:20], list(y[:20]))
+    estimator.save(tmp_path)
+    record_run(tmp_path, estimator, series, y, test=np.arange(20, 30))
+    found = target_rows(read_run(tmp_path))
+    assert [line["test_share"] for line in found] == pytest.approx(np.concatenate(y[20:]).mean(0).tolist())
+    assert [line["training_share"] for line in found] == pytest.approx(np.concatenate(y[:20]).mean(0).tolist())

@@ -79,6 +79,7 @@ def together(tmp_path_factory):
             torch.save(model.state_dict(), folder / f"{kind}{together.rank}.pt")
         model = gradients("ddp", together)
         torch.save([p.grad for p in model.parameters()], folder / f"gradients{together.rank}.pt")
+        torch.distributed.barrier()  # nobody leaves while another may still be reading from it
         """,
         folder,
     )

@@ -114,7 +114,7 @@ def guesses(run: Run) -> Tensor:
         elif isinstance(task, BinaryTask):
             constant = (counts[1:] / counts[:1]).log()
         else:
-            total = run.data["series"]["training"] + 1.0
+            total = run.data["cases"]["training"] + 1.0
             constant = (counts / (total - counts).clamp(min=0.5)).log()
     return constant.expand(*run.outputs.shape)
 
@@ -129,7 +129,7 @@ def target_rows(run: Run) -> list[dict[str, Any]]:
         ]
     total = {part: sum(found[part]) for part in found}
     if isinstance(task, MultilabelTask):
-        total = {part: run.data["series"][part] for part in found}
+        total = run.data["cases"]
     return [
         {"name": name}
         | {part: found[part][k] for part in found}

@@ -64,6 +64,7 @@ def record_run(
     data = {
         "written": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         "series": summary_of_series(series) | {"training": int(training.sum()), "test": len(held)},
+        "cases": {"training": len(before), "test": len(after)},
         "targets": summary_of_targets(estimator.task_, before, after),
         "examples": examples,
         "machine": _machine(estimator, held),
