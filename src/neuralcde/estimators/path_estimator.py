@@ -41,7 +41,7 @@ SETTINGS = (
     "verbose",
 )
 FEWEST_FOR_VALIDATION = 50  # series; below it all of them train
-LARGE = 2**25  # values; above it paths are built batch by batch
+LARGE = 2**24  # values; above it paths are built batch by batch
 
 
 class PathEstimator(BaseEstimator):  # type: ignore[misc]
