@@ -20,7 +20,7 @@ from .tables import tables
 ACTIONS = {
     "run": "the paper's table (the default)",
     "search": "the paper's grid search; results in search.jsonl",
-    "ablations": "one change of the settings at a time, on validation data; ablations.jsonl",
+    "ablations": "one change of the settings at a time, cross-validated without the test series; ablations.jsonl",
     "memory": "peak memory of a training step; memory.jsonl",
     "speed": "seconds an epoch against torchcde; speed.jsonl",
     "baseline": "gradient boosting on summary statistics; baseline.jsonl",
@@ -54,7 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         kind, plan = RUNS[given.action]
         runs = _chosen(experiment, plan(experiment, models, given.runs, given.epochs), given.only)
         experiment.prepare(given.data, runs[0])  # complains once, not once a process, where the data are not there
-        failures = carry_out(experiment, runs, kind, data=given.data, workers=given.workers, test=given.action == "run")
+        failures = carry_out(
+            experiment, runs, kind, data=given.data, workers=given.workers, test=given.action != "search"
+        )
     except (FileNotFoundError, ValueError, RuntimeError) as reason:
         print(f"error: {reason}", file=sys.stderr)
         return 2

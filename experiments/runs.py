@@ -17,6 +17,9 @@ from typing import Any
 from .experiment import HERE, Experiment, Run, Settings, merged
 from .lines import Line, Lines, read_lines
 from .models import matched
+from .splits import FOLDS
+
+PARTS = ("test", "held_out", "validation")  # what runs may be scored on
 
 
 def run_of(line: Line, column: str) -> Run:
@@ -47,19 +50,21 @@ def search_runs(experiment: Experiment, models: Sequence[str], runs: int | None,
 
 
 def ablation_runs(experiment: Experiment, models: Sequence[str], runs: int | None, epochs: int | None) -> list[Run]:
-    """One change of the settings at a time, with the same seeds."""
+    """One change of the settings at a time, with the same seeds, each on a fold of its own."""
     ablations = experiment.config["ablations"]
     return [
-        Run(model, column, seed, changed(experiment, model, change, epochs))
+        Run(model, column, seed, changed(experiment, model, change, seed, epochs))
         for seed, model, column, change in itertools.product(
-            range(runs or ablations["runs"]), models, ablations["columns"], ablations["changes"]
+            range(runs or FOLDS), models, ablations["columns"], ablations["changes"]
         )
     ]
 
 
-def changed(experiment: Experiment, model: str, change: str, epochs: int | None = None) -> Settings:
+def changed(experiment: Experiment, model: str, change: str, seed: int, epochs: int | None = None) -> Settings:
     """The settings of an ablation."""
-    return merged(experiment.settings(model, experiment.config["ablations"]["changes"][change]), _capped(epochs))
+    ablations = experiment.config["ablations"]
+    settings = merged(experiment.settings(model, ablations["common"]), ablations["changes"][change])
+    return merged(settings, {"data": {"fold": seed % FOLDS}} | _capped(epochs))
 
 
 def _capped(epochs: int | None) -> dict[str, dict[str, int]]:
@@ -138,5 +143,5 @@ def _result_of(process: subprocess.Popen[str]) -> Line | None:
 
 def _summary(run: Run, line: Line, experiment: Experiment) -> str:
     metric = experiment.config["metric"]
-    scores = [f"{part} {line[f'{part}_{metric}']:.4f}" for part in ("test", "validation") if f"{part}_{metric}" in line]
+    scores = [f"{part} {line[f'{part}_{metric}']:.4f}" for part in PARTS if f"{part}_{metric}" in line]
     return f"{run.name}  {', '.join(scores)}  {line['epochs']} epochs, {line['seconds']:.0f} s"

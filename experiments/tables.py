@@ -12,6 +12,8 @@ from .memory import GRADIENTS
 from .models import MODELS
 from .runs import changed
 
+BOOSTING = "gradient boosting on summary statistics"
+
 
 class Table(NamedTuple):
     """A table of text."""
@@ -28,15 +30,17 @@ class Table(NamedTuple):
 
 def tables(experiment: Experiment) -> Iterator[Table]:
     """Every table that there are results for."""
-    runs, memory = read_lines(experiment.file("results")), read_lines(experiment.file("memory"))
-    runs, cap = longest(runs, experiment)
-    if runs or memory:
-        yield scores(experiment, runs, memory, cap)
+    runs, cap = longest(read_lines(experiment.file("results")), experiment)
     if runs:
+        yield scores(experiment, runs, read_lines(experiment.file("baseline")), cap)
         yield costs(experiment, runs)
-    if lines := read_lines(experiment.file("baseline")):
-        yield baseline(experiment, lines)
-    for kind, table in (("speed", speed), ("search", search), ("ablations", ablations)):
+    for kind, table in (
+        ("memory", memory),
+        ("speed", speed),
+        ("baseline", baseline),
+        ("search", search),
+        ("ablations", ablations),
+    ):
         lines = read_lines(experiment.file(kind))
         if lines:
             yield table(experiment, lines)
@@ -49,25 +53,24 @@ def longest(lines: list[Line], experiment: Experiment) -> tuple[list[Line], int 
     return [line for line in own if line["settings"]["training"]["max_epochs"] == cap], cap
 
 
-def scores(experiment: Experiment, runs: list[Line], memory: list[Line], cap: int | None) -> Table:
+def scores(experiment: Experiment, runs: list[Line], boosted: list[Line], cap: int | None) -> Table:
     """The paper's table, ours beside every figure."""
     config, metric = experiment.config, experiment.config["metric"]
-    measured = {(line["model"], line["gradient"]): f"{line['memory_mb']:.1f}" for line in memory}
+    unit = 100 if experiment.percent else 1
     names, rows = ["model"], []
     for title in config["column_titles"]:
         names += [f"{title}, paper", "ours"]
     for model, paper in config["paper"].items():
         row = [MODELS[model][0]]
         for value, (mean, deviation) in zip(config["columns"], paper[metric], strict=True):
-            unit = 100 if experiment.percent else 1
             row += [text(experiment, mean / unit, deviation / unit)]
             row += [spread(experiment, [line[f"test_{metric}"] for line in _cell(experiment, runs, model, value)])]
-        rows.append([*row, str(paper["memory_mb"]), *(measured.get((model, way), "") for way in GRADIENTS)])
-    title = (
-        f"{config['title']}: test {metric}, mean ± standard deviation (runs){'' if cap is None else f'; at most {cap} epochs a run'}. "
-        "Memory: peak of a training step, MB, by way to the gradient."
-    )
-    return Table(title, [*names, "memory, paper", *GRADIENTS], rows)
+        rows.append(row)
+    if boosted:
+        last = {line[config["column"]]: text(experiment, line[f"test_{metric}"]) for line in boosted}
+        rows.append([BOOSTING, *(cell for value in config["columns"] for cell in ("", last.get(value, "")))])
+    title = f"{config['title']}: test {metric}, mean ± standard deviation (runs); at most {cap} epochs a run"
+    return Table(title, names, rows)
 
 
 def costs(experiment: Experiment, runs: list[Line]) -> Table:
@@ -93,14 +96,23 @@ def costs(experiment: Experiment, runs: list[Line]) -> Table:
     return Table(title, names, rows)
 
 
+def memory(experiment: Experiment, lines: list[Line]) -> Table:
+    """The last figure for every model and way to the gradient."""
+    last = {(line["model"], line["gradient"]): f"{line['memory_mb']:.1f}" for line in lines}
+    rows = [
+        [MODELS[model][0], str(paper["memory_mb"]), *(last.get((model, way), "") for way in GRADIENTS)]
+        for model, paper in experiment.config["paper"].items()
+    ]
+    title = "Memory, MB: of a GPU in the paper; here the peak of a training step beyond model and path, by way to the gradient"
+    return Table(title, ["model", "paper", *GRADIENTS], rows)
+
+
 def baseline(experiment: Experiment, lines: list[Line]) -> Table:
     """The last figure for each column."""
     column, metric = experiment.config["column"], experiment.config["metric"]
-    last = {line[column]: line for line in lines}
-    rows = [["gradient boosting on summary statistics", *(text(experiment, last[k][f"test_{metric}"]) for k in last)]]
-    return Table(
-        f"What one would otherwise try (scikit-learn): test {metric}", ["", *(f"{column} {k}" for k in last)], rows
-    )
+    last = {line[column]: text(experiment, line[f"test_{metric}"]) for line in lines}
+    title = f"What one would otherwise try (scikit-learn): test {metric}"
+    return Table(title, ["", *(f"{column} {value}" for value in last)], [[BOOSTING, *last.values()]])
 
 
 def speed(experiment: Experiment, lines: list[Line]) -> Table:
@@ -134,31 +146,33 @@ def search(experiment: Experiment, lines: list[Line]) -> Table:
 
 
 def ablations(experiment: Experiment, lines: list[Line]) -> Table:
-    """One change at a time: the validation metric, and its differences to the unchanged runs of the same seeds."""
+    """One change at a time: the metric on held-out folds, and its differences to the unchanged runs on the same folds."""
     config, plan = experiment.config, experiment.config["ablations"]
-    metric, model = f"validation_{config['metric']}", plan["model"]
+    metric, model = f"held_out_{config['metric']}", plan["model"]
     cap = max(line["settings"]["training"]["max_epochs"] for line in lines)
-    same = [line for line in lines if line["settings"] == experiment.settings(model, {"training": {"max_epochs": cap}})]
+    own = {
+        change: [line for line in lines if line["settings"] == changed(experiment, model, change, line["seed"], cap)]
+        for change in plan["changes"]
+    }
+    (unchanged,) = (change for change, changes in plan["changes"].items() if not changes)
     rows = []
-    for change in plan["changes"]:
-        own = [line for line in lines if line["settings"] == changed(experiment, model, change, cap)]
-        if not own:
-            continue
+    for change in (change for change in own if own[change]):
         row = [change]
         for value in plan["columns"]:
             cell, base = (
-                {line["seed"]: line[metric] for line in _cell(experiment, part, model, value)} for part in (own, same)
+                {line["seed"]: line[metric] for line in _cell(experiment, own[name], model, value)}
+                for name in (change, unchanged)
             )
-            pairs = [cell[seed] - base[seed] for seed in cell if seed in base] if plan["changes"][change] else []
+            pairs = [cell[seed] - base[seed] for seed in cell if seed in base] if change != unchanged else []
             row += [spread(experiment, list(cell.values())), spread(experiment, pairs, difference=True)]
-        rows.append([*row, _mean(own, "best_epoch", 0), _mean(own, "seconds_per_epoch", 2)])
+        rows.append([*row, _mean(own[change], "best_epoch", 0), _mean(own[change], "seconds", 0)])
     titles = [config["column_titles"][config["columns"].index(value)] for value in plan["columns"]]
     title = (
-        f"One change at a time, {MODELS[model][0]}, at most {cap} epochs: {metric.replace('_', ' ')}, mean ± standard deviation (runs), "
-        "and mean difference of the same seeds ± its standard error"
+        f"One change at a time, {MODELS[model][0]}, {plan['what']}, at most {cap} epochs: {config['metric']} on folds of the "
+        "training and validation series, mean ± standard deviation (folds), and mean difference on the same folds ± its standard error"
     )
     pairs_of = [name for title in titles for name in (title, "difference")]
-    return Table(title, ["change", *pairs_of, "best epoch", "s an epoch"], rows)
+    return Table(title, ["change", *pairs_of, "best epoch", "s a run"], rows)
 
 
 def spread(experiment: Experiment, values: list[float], *, difference: bool = False) -> str:

@@ -46,7 +46,7 @@ def perform(experiment: Experiment, run: Run, *, data: Path, checkpoint: Path, t
         "model": run.model,
         "seed": run.seed,
         config["column"]: run.column,
-        **_scores(config["metric"], model, parts, test=test),
+        **_scores(config["metric"], model, parts, "held_out" if "fold" in run.settings["data"] else "test", test=test),
         **_costs(result, config["metric"], experiment.paper(run.model, run.column)),
         # of a resumed run: as if all epochs had taken what those since took
         "cpu_seconds": round(cpu / here * len(result.history), 2) if here else None,
@@ -57,8 +57,8 @@ def perform(experiment: Experiment, run: Run, *, data: Path, checkpoint: Path, t
     }
 
 
-def _scores(metric: str, model: PathModel, parts: Parts, *, test: bool) -> Line:
-    scored = {"test": parts.test, "validation": parts.validation} if test else {"validation": parts.validation}
+def _scores(metric: str, model: PathModel, parts: Parts, last: str, *, test: bool) -> Line:
+    scored = {last: parts.test, "validation": parts.validation} if test else {"validation": parts.validation}
     line: Line = {}
     for name, data in scored.items():
         outputs, targets = outputs_of(model, data)

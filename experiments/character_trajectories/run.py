@@ -1,4 +1,4 @@
-"""CharacterTrajectories: reading, dropping, splitting, scaling."""
+"""CharacterTrajectories: reading, dropping, scaling."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import train_test_split
 
 import neuralcde as nc
 from neuralcde.tasks import classification_task
 
 from ..experiment import Parts, Settings
 from ..models import make_path
+from ..splits import split_positions
 from ..uea import read_ts
 
 PACK = "character_trajectories.npz"
@@ -31,10 +31,10 @@ def prepare(config: dict[str, Any], folder: Path, column: float, settings: Setti
     """Letters without a share `column` of their observations, split and scaled, as paths."""
     letters = read(folder, config["published"])
     series = drop(letters.strokes, column, seed=settings["data"]["drop_seed"])
-    split = split_positions(letters.labels, settings["data"]["split_seeds"])
+    split = split_positions(letters.labels, settings["data"])
     task = classification_task(letters.labels)
     targets = task.encode(letters.labels)
-    scaler = nc.SeriesScaler(scale=settings["path"]["scale"]).fit(series[split[0]])
+    scaler = nc.SeriesScaler(scale=settings["path"]["scale"]).fit(series[split.training])
     path = make_path(scaler.transform(series).with_channels(), settings)
     training, validation, test = (nc.PathDataset(path[part], targets[part]) for part in split)
     return Parts(task, training, validation, test)
@@ -75,14 +75,6 @@ def drop(strokes: list[NDArray[np.float32]], share: float, *, seed: int) -> nc.I
         kept = np.sort(order[round(share * len(stroke)) :])
         pairs.append((kept.astype(np.float64), stroke[kept]))
     return nc.IrregularSeries.from_list(pairs, channels=["x", "y", "force"])
-
-
-def split_positions(labels: NDArray[Any], seeds: list[int]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Positions of training, validation and test series: 70, 15, 15 %, every letter in proportion."""
-    everything = np.arange(len(labels))
-    training, rest = train_test_split(everything, train_size=0.7, random_state=seeds[0], stratify=labels)
-    validation, test = train_test_split(rest, train_size=0.5, random_state=seeds[1], stratify=labels[rest])
-    return np.sort(training), np.sort(validation), np.sort(test)
 
 
 def _archive_file(folder: Path, name: str) -> Path:

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 from benchmarks.data import folder
-from experiments.character_trajectories.run import drop, read, split_positions
+from experiments.character_trajectories.run import drop, read
 from experiments.experiment import Experiment, Run, merged
 from experiments.models import MODELS, make_model, matched, parameters
 from experiments.runs import changed
+from experiments.splits import FOLDS, split_positions
 
 from neuralcde.train import TrainingSettings
 
@@ -53,13 +54,25 @@ def test_drops_take_their_share_of_every_series_and_all_channels(strokes):
 
 def test_the_split_is_70_15_15_of_every_letter(strokes):
     labels = np.array(strokes[1])
-    parts = split_positions(labels, [0, 1])
+    parts = split_positions(labels, {"split_seeds": [0, 1]})
     assert [len(part) for part in parts] == [56, 12, 12]
     assert sorted(np.concatenate(parts).tolist()) == list(range(80))
     for part, each in zip(parts, (14, 3, 3), strict=True):
         assert np.unique(labels[part], return_counts=True)[1].tolist() == [each] * 4
-    assert all(np.array_equal(a, b) for a, b in zip(parts, split_positions(labels, [0, 1]), strict=True))
-    assert not np.array_equal(parts[0], split_positions(labels, [2, 1])[0])
+    again = split_positions(labels, {"split_seeds": [0, 1]})
+    assert all(np.array_equal(a, b) for a, b in zip(parts, again, strict=True))
+    assert not np.array_equal(parts.training, split_positions(labels, {"split_seeds": [2, 1]}).training)
+
+
+def test_folds_cover_all_but_the_test_series(strokes):
+    labels = np.array(strokes[1])
+    whole = split_positions(labels, {"split_seeds": [0, 1]})
+    folds = [split_positions(labels, {"split_seeds": [0, 1], "fold": k}) for k in range(FOLDS)]
+    pool = sorted([*whole.training, *whole.validation])
+    assert sorted(np.concatenate([fold.test for fold in folds])) == pool
+    for fold in folds:
+        assert sorted(np.concatenate(fold)) == pool
+        assert len(fold.validation) == pytest.approx(0.15 * (len(pool) - len(fold.test)), abs=1)
 
 
 def test_every_model_and_run_sees_the_same_data(pack, config):
@@ -122,18 +135,18 @@ def test_the_real_data_are_those_of_the_paper():
     if not (folder() / "character_trajectories.npz").exists():
         pytest.skip("character_trajectories.npz is not there; set NEURALCDE_DATA to the folder that has it")
     letters = read(folder(), Experiment.find(NAME).config["published"])
-    assert [len(part) for part in split_positions(letters.labels, [0, 1])] == [2000, 429, 429]
+    assert [len(part) for part in split_positions(letters.labels, {"split_seeds": [0, 1]})] == [2000, 429, 429]
     assert min(len(stroke) for stroke in letters.strokes) == 60
 
 
 @pytest.mark.parametrize("change", Experiment.find(NAME).config["ablations"]["changes"])
 def test_every_ablation_is_a_model_that_can_be_trained(change, pack, config):
     experiment = Experiment.find(NAME, config)
-    run = Run("neural_cde", 0.7, 0, changed(experiment, "neural_cde", change, 2))
+    run = Run("neural_cde", 0.7, 0, changed(experiment, "neural_cde", change, 0, 2))
     parts = experiment.prepare(pack, run)
     settings = TrainingSettings(**run.settings["training"], verbose=0)
     assert settings.max_epochs == 2
     model = make_model(run.model, run.settings, **experiment.config["shape"])
     outputs = model(parts.training.source)
-    assert outputs.shape == (56, 4)
+    assert outputs.shape == (len(parts.training), 4)
     assert outputs.isfinite().all()

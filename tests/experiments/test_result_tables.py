@@ -40,19 +40,21 @@ def test_the_papers_table_has_ours_beside_it(experiment):
         line(run, test_accuracy=a, seconds_to_paper=10.0 + run.seed) for run, a in zip(runs, accuracies, strict=True)
     ]
     short = line(table_runs(experiment, ["neural_cde"], 1, 3)[0], test_accuracy=0.1)  # of another cap: not in the mean
-    other = line(runs[0], test_accuracy=0.2) | {"settings": changed(experiment, "neural_cde", "hermite")}
+    other = line(runs[0], test_accuracy=0.2) | {"settings": changed(experiment, "neural_cde", "hermite", 0)}
     one = line(table_runs(experiment, ["gru_d"], 1, None)[1], test_accuracy=0.905, cpu_seconds=None)
     write(experiment, "results", [short, *good, other, one])
     write(experiment, "memory", [{"model": "neural_cde", "gradient": "checkpoint", "memory_mb": 1.24}])
-    scores, costs = tables(experiment)
+    write(experiment, "baseline", [{"dropped": 0.5, "test_accuracy": a} for a in (0.1, 0.911)])
+    scores, costs, memory, baseline = tables(experiment)
     assert "at most 300 epochs" in scores.title
     assert scores.names[:3] == ["model", "30 % dropped, paper", "ours"]
-    assert scores.names[-4:] == ["memory, paper", "backsolve", "checkpoint", "backprop"]
     row = cells(scores, "Neural CDE")
     assert (row[1], row[2], row[4]) == ("98.7 ± 0.8", "99.0 ± 1.0 (3)", "")
-    assert [row[k] for k in (7, 8, 9, 10)] == ["1.3", "", "1.2", ""]
+    assert memory.names == ["model", "paper", "backsolve", "checkpoint", "backprop"]
+    assert list(cells(memory, "Neural CDE").values())[1:] == ["1.3", "", "1.2", ""]
     assert cells(scores, "GRU-D")[4] == "90.5 (1)"
-    assert len(scores.rows) == 5
+    assert cells(scores, "gradient boosting on summary statistics")[4] == baseline.rows[0][1] == "91.1"
+    assert len(scores.rows) == 6
     assert costs.title.startswith("The 4 runs took 0.04 hours")
     assert [cells(costs, "Neural CDE")[k] for k in range(1, 8)] == [
         "8212",
@@ -80,9 +82,9 @@ def test_ablations_are_paired_by_seed(experiment):
     accuracy = {(0, True): 0.90, (1, True): 0.96, (0, False): 0.93, (1, False): 0.97}
     lines = []
     for run in ablation_runs(experiment, ["neural_cde"], 2, 40):
-        same = run.settings == changed(experiment, "neural_cde", "as in the table", 40)
-        if run.column == 0.3 and (same or run.settings["path"]["scheme"] == "hermite"):
-            lines.append(line(run, validation_accuracy=accuracy[run.seed, same]))
+        same = run.settings == changed(experiment, "neural_cde", "as in the table", run.seed, 40)
+        if same or run.settings["path"]["scheme"] == "hermite":
+            lines.append(line(run, held_out_accuracy=accuracy[run.seed, same]))
     write(experiment, "ablations", lines)
     (table,) = tables(experiment)
     assert "at most 40 epochs" in table.title

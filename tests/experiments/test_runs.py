@@ -133,7 +133,11 @@ def test_the_plans_are_the_papers(capsys):
     assert {run.settings["training"]["max_epochs"] for run in search} == {10}
     changes = experiment.config["ablations"]["changes"]
     ablations = ablation_runs(experiment, ["neural_cde"], 2, 10)
-    assert len(ablations) == len({run.key for run in ablations}) == len(changes) * 2 * 2
+    assert (
+        len(ablations)
+        == len({run.key for run in ablations})
+        == len(changes) * 2 * len(experiment.config["ablations"]["columns"])
+    )
     assert {run.seed for run in ablations} == {0, 1}
 
 
