@@ -61,7 +61,7 @@ def save(name: str, results: dict[str, object]) -> None:
     results = {**before, **results}
     record = {
         "date": datetime.date.today().isoformat(),
-        "machine": f"{_processor()}, {torch.get_num_threads()} threads",
+        "machine": f"{processor()}, {torch.get_num_threads()} threads",
         "neuralcde": neuralcde.__version__,
         "torch": torch.__version__,
         "results": results,
@@ -74,7 +74,7 @@ def _text(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _processor() -> str:
+def processor() -> str:
     info = Path("/proc/cpuinfo")
     names = (
         [line.split(":")[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]

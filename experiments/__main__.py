@@ -10,6 +10,7 @@ from pathlib import Path
 from benchmarks.data import folder
 
 from .baseline import measure_baseline
+from .documents import documents
 from .experiment import Experiment, Run, names
 from .memory import measure_memory
 from .models import MODELS
@@ -35,14 +36,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_intermixed_args(arguments)
     if given.name == "tables":
         for name in names():
-            _print_tables(Experiment.find(name))
+            _show_tables(Experiment.find(name), write=given.write)
         return 0
     experiment = Experiment.find(given.name, given.config, given.out)
     if given.action == "tables":
-        _print_tables(experiment)
+        _show_tables(experiment, write=given.write)
         return 0
     models = given.model or _models(experiment, given.action)
     try:
+        _check_options(experiment, given)
         if given.action == "memory":
             measure_memory(experiment, models)
             return 0
@@ -52,8 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             measure_baseline(experiment, given.data)
             return 0
         kind, plan = RUNS[given.action]
-        runs = _chosen(experiment, plan(experiment, models, given.runs, given.epochs), given.only)
-        experiment.prepare(given.data, runs[0])  # complains once, not once a process, where the data are not there
+        more = {"variant": given.variant} if given.action == "run" else {}
+        runs = _chosen(experiment, plan(experiment, models, given.runs, given.epochs, **more), given.only)
         failures = carry_out(
             experiment, runs, kind, data=given.data, workers=given.workers, test=given.action != "search"
         )
@@ -68,10 +70,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failures else 0
 
 
-def _print_tables(experiment: Experiment) -> None:
+def _check_options(experiment: Experiment, given: argparse.Namespace) -> None:
+    """Complain of options that would have no effect."""
+    of_runs = {name: list(RUNS) for name in ("runs", "epochs", "only")}
+    for name, actions in {"model": [*RUNS, "memory"], **of_runs, "variant": ["run"]}.items():
+        if getattr(given, name) and given.action not in actions:
+            raise ValueError(f"--{name} has no effect on {given.action}; it is for {', '.join(actions)}.")
+    known = experiment.config.get("variants", {})
+    if given.variant is not None and given.variant not in known:
+        raise ValueError(f"--variant {given.variant} is not one of {', '.join(known)}.")
+
+
+def _show_tables(experiment: Experiment, *, write: bool) -> None:
     texts = [table.markdown() for table in tables(experiment)]
     nothing = f"no results in {experiment.folder} yet; run: python -m experiments {experiment.name}"
     print("\n".join(texts) or nothing)
+    if write:
+        for file, text in documents(experiment).items():
+            file.write_text(text)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -89,10 +105,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only", nargs="+", default=[], metavar="KEY=VALUE", help="runs with dropped=0.3, hidden=32, ... alone"
     )
+    parser.add_argument(
+        "--variant", help="of the table: one of [variants] in config.toml in place of the settings there"
+    )
     parser.add_argument("--workers", type=_positive, default=cores(), help="runs at a time, which share the cores")
     parser.add_argument("--data", type=Path, default=folder(), help="folder of the data (or NEURALCDE_DATA)")
     parser.add_argument("--config", type=Path, help="in place of the experiment's config.toml")
     parser.add_argument("--out", type=Path, help="folder for results and checkpoints in place of the experiment's")
+    parser.add_argument("--write", action="store_true", help="tables go into RESULTS.md and the README, too")
     return parser
 
 

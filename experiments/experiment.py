@@ -46,12 +46,19 @@ class Run:
 
 @dataclass(frozen=True)
 class Parts:
-    """The data of an experiment as the models take them, split."""
+    """The data of an experiment as the models take them, split; `digest` tells sources of the data apart."""
 
+    digest: str
     task: Task
     training: nc.PathDataset
     validation: nc.PathDataset
     test: nc.PathDataset
+
+    @property
+    def shape(self) -> dict[str, int]:
+        """What a model for these data is made for."""
+        static = self.training.series.static.shape[1]
+        return {"channels": self.training.source.channels, "outputs": self.task.outputs, "static": static}
 
 
 @dataclass(frozen=True)
@@ -85,9 +92,15 @@ class Experiment:
         parts: Parts = module.prepare(self.config, data, run.column, run.settings)
         return parts
 
-    def settings(self, model: str, changes: Mapping[str, Mapping[str, Any]] | None = None) -> Settings:
-        """The settings of a model, with changes to its tables."""
+    def settings(
+        self, model: str, changes: Mapping[str, Mapping[str, Any]] | None = None, *, variant: str | None = None
+    ) -> Settings:
+        """The settings of a model, with changes to its tables; in another variant of the experiment where one is named."""
         tables = merged(self.config["settings"], {"model": self.config["models"][model]})
+        if variant is not None:
+            other = self.config["variants"][variant]
+            tables = merged(tables, other["settings"])
+            tables = merged(tables, {"model": other["models"].get(model, {})})
         return merged(tables, changes or {})
 
     def file(self, kind: str) -> Path:

@@ -1,19 +1,23 @@
-"""Where a number comes from: commit, versions, machine."""
+"""Where a number comes from: commit, versions, machine, day."""
 
 from __future__ import annotations
 
 import platform
 import subprocess
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy
 import sklearn
 import torch
-from benchmarks.measure import _processor
+from benchmarks.measure import processor
 
 import neuralcde
+from neuralcde.paths import native_level
 
 from .experiment import HERE
+
+CODE = ("src", "native", "benchmarks/*.py", "experiments/*.py", "experiments/*/*.py", "experiments/*/*.toml")
 
 
 def provenance() -> dict[str, Any]:
@@ -27,17 +31,19 @@ def provenance() -> dict[str, Any]:
             "python": platform.python_version(),
         },
         "commit": commit(),
-        "machine": _processor(),
+        "machine": processor(),
+        "kernels": native_level(),
         "threads": torch.get_num_threads(),
+        "date": datetime.now(UTC).date().isoformat(),
     }
 
 
 def commit() -> str:
-    """The commit, with "-dirty" where the library differs from it; "unknown" outside a clone."""
+    """The commit, with "-dirty" where what runs differs from it; "unknown" outside a clone."""
     head = _git("rev-parse", "--short=12", "HEAD")
     if head is None:
         return "unknown"
-    return head + ("-dirty" if _git("diff", "--stat", "HEAD", "--", "src", "native") else "")
+    return head + ("-dirty" if _git("diff", "--stat", "HEAD", "--", *CODE) else "")
 
 
 def _git(*command: str) -> str | None:

@@ -27,11 +27,13 @@ def run_of(line: Line, column: str) -> Run:
     return Run(line["model"], line[column], line["seed"], line["settings"])
 
 
-def table_runs(experiment: Experiment, models: Sequence[str], runs: int | None, epochs: int | None) -> list[Run]:
+def table_runs(
+    experiment: Experiment, models: Sequence[str], runs: int | None, epochs: int | None, variant: str | None = None
+) -> list[Run]:
     """Every model in every column of the paper's table; a seed of all of them before the next seed."""
     config = experiment.config
     return [
-        Run(model, column, seed, experiment.settings(model, _capped(epochs)))
+        Run(model, column, seed, capped(experiment.settings(model, variant=variant), epochs))
         for seed, model, column in itertools.product(range(runs or config["runs"]), models, config["columns"])
     ]
 
@@ -42,7 +44,7 @@ def search_runs(experiment: Experiment, models: Sequence[str], runs: int | None,
     sizes = [dict(zip(search["grid"], values, strict=True)) for values in itertools.product(*search["grid"].values())]
     found = []
     for seed, size, model in itertools.product(range(runs or 1), sizes, models):
-        settings = experiment.settings(search["model"], {"model": size} | _capped(epochs))
+        settings = capped(experiment.settings(search["model"], {"model": size}), epochs)
         if model != search["model"]:
             settings = matched(experiment, model, settings)
         found.append(Run(model, search["column"], seed, settings))
@@ -64,11 +66,13 @@ def changed(experiment: Experiment, model: str, change: str, seed: int, epochs: 
     """The settings of an ablation."""
     ablations = experiment.config["ablations"]
     settings = merged(experiment.settings(model, ablations["common"]), ablations["changes"][change])
-    return merged(settings, {"data": {"fold": seed % FOLDS}} | _capped(epochs))
+    return capped(merged(settings, {"data": {"fold": seed % FOLDS}}), epochs)
 
 
-def _capped(epochs: int | None) -> dict[str, dict[str, int]]:
-    return {"training": {} if epochs is None else {"max_epochs": epochs}}
+def capped(settings: Settings, epochs: int | None) -> Settings:
+    """Settings with at most so many epochs."""
+    most = settings["training"]["max_epochs"]
+    return merged(settings, {"training": {"max_epochs": most if epochs is None else min(most, epochs)}})
 
 
 def carry_out(
@@ -86,12 +90,15 @@ def carry_out(
     checkpoints = experiment.folder / "checkpoints" / kind
     shared = {"experiment": experiment.name, "config": str(experiment.config_file), "data": str(data.resolve())}
     with Lines(experiment.file(kind)) as lines:
-        done = {run_of(line, experiment.config["column"]).key for line in read_lines(lines.file)}
+        before = read_lines(lines.file)
+        done = {run_of(line, experiment.config["column"]).key for line in before}
         todo = [run for run in runs if run.key not in done]
         for run in runs:
             if run.key in done:  # whoever wrote its line may have been killed before it removed the checkpoint
                 shutil.rmtree(checkpoints / run.name, ignore_errors=True)
         print(f"{len(runs) - len(todo)} of {len(runs)} runs are in {lines.file} already.", flush=True)
+        if todo:  # whatever is wrong with the data is told once, not once a process
+            _check_same_data(experiment.prepare(data, todo[0]).digest, before, lines.file, data)
         waiting, left = iter(todo), len(todo)
         try:
             while left:
@@ -106,7 +113,7 @@ def carry_out(
                         failures += 1
                         print(f"{run.name} failed (status {process.returncode}).", flush=True)
                         continue
-                    lines.append(line)
+                    lines.append(line | {"at_once": workers})
                     shutil.rmtree(checkpoints / run.name, ignore_errors=True)
                     print(f"{len(todo) - left}/{len(todo)}  {_summary(run, line, experiment)}", flush=True)
         finally:
@@ -119,6 +126,14 @@ def carry_out(
 def cores() -> int:
     """Processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _check_same_data(digest: str, before: list[Line], file: Path, data: Path) -> None:
+    if any(line["data"] != digest for line in before if "data" in line):
+        raise ValueError(
+            f"the runs in {file} were done on another source of the data than {data}, which orders and so splits them "
+            "differently; use the same source, or another folder for the results with --out."
+        )
 
 
 def _start(job: dict[str, Any], threads: int) -> subprocess.Popen[str]:

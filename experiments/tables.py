@@ -6,13 +6,13 @@ import statistics
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .experiment import Experiment, Settings
+from .experiment import Experiment
 from .lines import Line, read_lines
 from .memory import GRADIENTS
 from .models import MODELS
-from .runs import changed
+from .runs import capped, changed
 
-BOOSTING = "gradient boosting on summary statistics"
+KINDS = ("results", "memory", "speed", "search", "ablations")
 
 
 class Table(NamedTuple):
@@ -30,47 +30,75 @@ class Table(NamedTuple):
 
 def tables(experiment: Experiment) -> Iterator[Table]:
     """Every table that there are results for."""
-    runs, cap = longest(read_lines(experiment.file("results")), experiment)
-    if runs:
-        yield scores(experiment, runs, read_lines(experiment.file("baseline")), cap)
-        yield costs(experiment, runs)
-    for kind, table in (
-        ("memory", memory),
-        ("speed", speed),
-        ("baseline", baseline),
-        ("search", search),
-        ("ablations", ablations),
-    ):
-        lines = read_lines(experiment.file(kind))
-        if lines:
-            yield table(experiment, lines)
+    lines = {kind: read_lines(experiment.file(kind)) for kind in KINDS}
+    main = main_table(experiment)
+    if main is not None:
+        yield main
+        yield costs(experiment, configured(lines["results"], experiment))
+    for variant, other in experiment.config.get("variants", {}).items():
+        runs = configured(lines["results"], experiment, variant)
+        if runs:
+            yield scores(experiment, other["title"], runs)
+    for kind, table in (("memory", memory), ("speed", speed), ("search", search)):
+        if lines[kind]:
+            yield table(experiment, lines[kind])
+    for model in experiment.config["models"]:
+        own = [line for line in lines["ablations"] if line["model"] == model]
+        if own:
+            yield ablations(experiment, model, own)
 
 
-def longest(lines: list[Line], experiment: Experiment) -> tuple[list[Line], int | None]:
-    """The lines with the configured settings, apart from the cap on epochs, and of these the ones with the largest cap."""
-    own = [line for line in lines if _uncapped(line["settings"]) == _uncapped(experiment.settings(line["model"]))]
-    cap = max((line["settings"]["training"]["max_epochs"] for line in own), default=None)
-    return [line for line in own if line["settings"]["training"]["max_epochs"] == cap], cap
+def main_table(experiment: Experiment) -> Table | None:
+    """The paper's table, ours beside every figure, with its memory column and what one would otherwise try."""
+    runs = configured(read_lines(experiment.file("results")), experiment)
+    if not runs:
+        return None
+    config, metric = experiment.config, experiment.config["metric"]
+    table = scores(experiment, config["title"], runs)
+    measured = {(line["model"], line["gradient"]): line["memory_mb"] for line in read_lines(experiment.file("memory"))}
+    for model, row in zip(config["paper"], table.rows, strict=True):
+        ours = measured.get((model, "checkpoint"))
+        row += [str(config["paper"][model]["memory_mb"]), "" if ours is None else f"{ours:.1f}"]
+    boosted = {
+        line[config["column"]]: text(experiment, line[f"test_{metric}"])
+        for line in read_lines(experiment.file("baseline"))
+    }
+    if boosted:
+        name = f"gradient boosting on summary statistics ({boosted.get(0.0)} with nothing dropped)"
+        cells = [cell for value in config["columns"] for cell in ("", boosted.get(value, ""))]
+        table.rows.append([name, *cells, "", ""])
+    return Table(table.title, [*table.names, "memory, MB, paper", "ours"], table.rows)
 
 
-def scores(experiment: Experiment, runs: list[Line], boosted: list[Line], cap: int | None) -> Table:
-    """The paper's table, ours beside every figure."""
+def configured(lines: list[Line], experiment: Experiment, variant: str | None = None) -> list[Line]:
+    """The lines with the settings of a variant; where there are none, those with the largest other cap on epochs."""
+
+    def with_cap(cap: int) -> list[Line]:
+        return [
+            line
+            for line in lines
+            if line["settings"] == capped(experiment.settings(line["model"], variant=variant), cap)
+        ]
+
+    caps = sorted({line["settings"]["training"]["max_epochs"] for line in lines}, reverse=True)
+    return next((found for cap in caps if (found := with_cap(cap))), [])
+
+
+def scores(experiment: Experiment, title: str, runs: list[Line]) -> Table:
+    """The paper's metrics, ours beside every figure."""
     config, metric = experiment.config, experiment.config["metric"]
     unit = 100 if experiment.percent else 1
     names, rows = ["model"], []
-    for title in config["column_titles"]:
-        names += [f"{title}, paper", "ours"]
+    for column in config["column_titles"]:
+        names += [f"{column}, paper", "ours"]
     for model, paper in config["paper"].items():
         row = [MODELS[model][0]]
         for value, (mean, deviation) in zip(config["columns"], paper[metric], strict=True):
             row += [text(experiment, mean / unit, deviation / unit)]
             row += [spread(experiment, [line[f"test_{metric}"] for line in _cell(experiment, runs, model, value)])]
         rows.append(row)
-    if boosted:
-        last = {line[config["column"]]: text(experiment, line[f"test_{metric}"]) for line in boosted}
-        rows.append([BOOSTING, *(cell for value in config["columns"] for cell in ("", last.get(value, "")))])
-    title = f"{config['title']}: test {metric}, mean ± standard deviation (runs); at most {cap} epochs a run"
-    return Table(title, names, rows)
+    cap = max(line["settings"]["training"]["max_epochs"] for line in runs)
+    return Table(f"{title}: test {metric}, mean ± standard deviation (runs); at most {cap} epochs a run", names, rows)
 
 
 def costs(experiment: Experiment, runs: list[Line]) -> Table:
@@ -86,13 +114,11 @@ def costs(experiment: Experiment, runs: list[Line]) -> Table:
             there = [line for line in cell if line["seconds_to_paper"] is not None]
             row.append(f"{_mean(there, 'seconds_to_paper', 0) or '-'} ({len(there)} of {len(cell)})")
         rows.append(row)
-    hours = sum(line["seconds"] for line in runs) / 3600
-    threads = ", ".join(sorted({str(line["threads"]) for line in runs}))
-    title = (
-        f"The {len(runs)} runs took {hours:.2f} hours one after the other, {threads} thread(s) each. Means over runs:"
-    )
+    hours = sum(line["wall_seconds"] / line["at_once"] for line in runs) / 3600
+    machines = "; ".join(sorted({f"{line['at_once']} at a time on {line['machine']}" for line in runs}))
+    title = f"What the {len(runs)} runs took, {machines}: {hours:.2f} hours with all their set-up. Means over runs"
     names = ["model", "parameters", "epochs", "s an epoch", "s a run", "CPU s a run", "peak MB of a run"]
-    names += [f"s to the paper's {config['metric']}, {title}" for title in config["column_titles"]]
+    names += [f"s until validation {config['metric']} was the paper's, {title}" for title in config["column_titles"]]
     return Table(title, names, rows)
 
 
@@ -103,16 +129,11 @@ def memory(experiment: Experiment, lines: list[Line]) -> Table:
         [MODELS[model][0], str(paper["memory_mb"]), *(last.get((model, way), "") for way in GRADIENTS)]
         for model, paper in experiment.config["paper"].items()
     ]
-    title = "Memory, MB: of a GPU in the paper; here the peak of a training step beyond model and path, by way to the gradient"
+    title = (
+        "Memory, MB: of a GPU in a whole training in the paper; here the peak of a forward and backward pass beyond model "
+        "and path, by way to the gradient"
+    )
     return Table(title, ["model", "paper", *GRADIENTS], rows)
-
-
-def baseline(experiment: Experiment, lines: list[Line]) -> Table:
-    """The last figure for each column."""
-    column, metric = experiment.config["column"], experiment.config["metric"]
-    last = {line[column]: text(experiment, line[f"test_{metric}"]) for line in lines}
-    title = f"What one would otherwise try (scikit-learn): test {metric}"
-    return Table(title, ["", *(f"{column} {value}" for value in last)], [[BOOSTING, *last.values()]])
 
 
 def speed(experiment: Experiment, lines: list[Line]) -> Table:
@@ -125,9 +146,10 @@ def speed(experiment: Experiment, lines: list[Line]) -> Table:
             ours, knots, theirs = (last[value][f"{name}seconds_per_epoch"] for name in ("", "knots_", "torchcde_"))
             row = [f"{theirs:.1f}", f"{ours:.2f}", f"{theirs / ours:.0f}", f"{knots:.2f}", f"{theirs / knots:.0f}"]
             rows.append([title, *row])
+    about = lines[-1]
     title = (
-        f"Neural CDE and torchcde {lines[-1]['torchcde']} (rk4, unit steps, adjoint): seconds a training epoch, from "
-        f"{lines[-1]['batches']} batches in turns, {lines[-1]['threads']} thread(s), {lines[-1]['machine']}"
+        f"Neural CDE and torchcde {about['torchcde']} (rk4, unit steps, adjoint): seconds a training epoch, mean over "
+        f"{about['epochs']} whole ones, step by step in turns, {about['threads']} thread(s), {about['machine']}, {about['date']}"
     )
     return Table(title, ["", "torchcde", "ours", "times faster", "ours, knot to knot", "times faster"], rows)
 
@@ -145,10 +167,10 @@ def search(experiment: Experiment, lines: list[Line]) -> Table:
     return Table(title, names, rows)
 
 
-def ablations(experiment: Experiment, lines: list[Line]) -> Table:
+def ablations(experiment: Experiment, model: str, lines: list[Line]) -> Table:
     """One change at a time: the metric on held-out folds, and its differences to the unchanged runs on the same folds."""
     config, plan = experiment.config, experiment.config["ablations"]
-    metric, model = f"held_out_{config['metric']}", plan["model"]
+    metric = f"held_out_{config['metric']}"
     cap = max(line["settings"]["training"]["max_epochs"] for line in lines)
     own = {
         change: [line for line in lines if line["settings"] == changed(experiment, model, change, line["seed"], cap)]
@@ -200,7 +222,3 @@ def _cell(experiment: Experiment, lines: list[Line], model: str, value: object) 
 def _mean(lines: list[Line], name: str, digits: int) -> str:
     values = [line[name] for line in lines if line[name] is not None]
     return f"{statistics.mean(values):.{digits}f}" if values else ""
-
-
-def _uncapped(settings: Settings) -> Settings:
-    return {**settings, "training": {**settings["training"], "max_epochs": None}}

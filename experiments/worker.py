@@ -20,6 +20,7 @@ from benchmarks.memory import peak_megabytes
 import neuralcde as nc
 from neuralcde.models import PathModel
 from neuralcde.train import TrainingResult, TrainingSettings, outputs_of, train
+from neuralcde.train.checkpoints import load_state
 
 from .experiment import Experiment, Parts, Run
 from .lines import Line
@@ -29,10 +30,10 @@ from .provenance import provenance
 
 def perform(experiment: Experiment, run: Run, *, data: Path, checkpoint: Path, test: bool) -> Line:
     """Train a model, going on from its checkpoint where there is one, and score it."""
-    config = experiment.config
+    config, about, start = experiment.config, provenance(), time.perf_counter()
     parts = experiment.prepare(data, run)
     torch.manual_seed(run.seed)
-    model = make_model(run.model, run.settings, channels=parts.training.source.channels, outputs=parts.task.outputs)
+    model = make_model(run.model, run.settings, **parts.shape)
     settings = TrainingSettings(**run.settings["training"], seed=run.seed, verbose=0)
     _warm_up(model, parts)
     before, cpu = _epochs_in(checkpoint), time.process_time()
@@ -42,18 +43,23 @@ def perform(experiment: Experiment, run: Run, *, data: Path, checkpoint: Path, t
     if result.interrupted:
         raise KeyboardInterrupt
     cpu, here = time.process_time() - cpu, len(result.history) - before
+    scores = _scores(
+        config["metric"], model, parts, "held_out" if "fold" in run.settings["data"] else "test", test=test
+    )
     return {
         "model": run.model,
         "seed": run.seed,
         config["column"]: run.column,
-        **_scores(config["metric"], model, parts, "held_out" if "fold" in run.settings["data"] else "test", test=test),
+        **scores,
         **_costs(result, config["metric"], experiment.paper(run.model, run.column)),
         # of a resumed run: as if all epochs had taken what those since took
         "cpu_seconds": round(cpu / here * len(result.history), 2) if here else None,
-        "peak_memory_mb": memory,
+        "wall_seconds": round(time.perf_counter() - start + sum(row["seconds"] for row in result.history[:before]), 2),
+        "peak_memory_mb": memory if here else None,
         "parameters": parameters(model),
         "settings": run.settings,
-        **provenance(),
+        "data": parts.digest,
+        **about,
     }
 
 
@@ -97,8 +103,8 @@ def _watched(run: Callable[[], TrainingResult]) -> tuple[TrainingResult, float |
 
 
 def _epochs_in(folder: Path) -> int:
-    history = folder / "history.jsonl"
-    return len(history.read_text().splitlines()) if history.exists() else 0
+    file = folder / "checkpoint.pt"
+    return len(load_state(file)["result"]["history"]) if file.exists() else 0
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,7 +38,7 @@ def prepare(config: dict[str, Any], folder: Path, column: float, settings: Setti
     scaler = nc.SeriesScaler(scale=settings["path"]["scale"]).fit(series[split.training])
     path = make_path(scaler.transform(series).with_channels(), settings)
     training, validation, test = (nc.PathDataset(path[part], targets[part]) for part in split)
-    return Parts(task, training, validation, test)
+    return Parts(digest(letters), task, training, validation, test)
 
 
 def read(folder: Path, published: dict[str, int]) -> Letters:
@@ -65,6 +66,12 @@ def read(folder: Path, published: dict[str, int]) -> Letters:
     if found != published:
         raise ValueError(f"the data in {folder} are not CharacterTrajectories: found {found}, published {published}.")
     return letters
+
+
+def digest(letters: Letters) -> str:
+    """What tells the sources apart: they hold the letters in different orders."""
+    lengths = [len(stroke) for stroke in letters.strokes]
+    return hashlib.sha256(repr((letters.labels.tolist(), lengths)).encode()).hexdigest()[:12]
 
 
 def drop(strokes: list[NDArray[np.float32]], share: float, *, seed: int) -> nc.IrregularSeries:

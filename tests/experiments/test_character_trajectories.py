@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from benchmarks.data import folder
-from experiments.character_trajectories.run import drop, read
+from experiments.character_trajectories.run import Letters, digest, drop, read
 from experiments.experiment import Experiment, Run, merged
 from experiments.models import MODELS, make_model, matched, parameters
 from experiments.runs import changed
@@ -30,6 +30,12 @@ def test_both_sources_are_the_same_data(pack, archive, strokes):
 def test_other_data_are_refused(pack, count):
     with pytest.raises(ValueError, match=rf"are not CharacterTrajectories: found .*'{count}': {PUBLISHED[count]}"):
         read(pack, PUBLISHED | {count: 7})
+
+
+def test_the_order_of_the_letters_tells_sources_apart(pack):
+    letters = read(pack, PUBLISHED)
+    other = Letters(letters.strokes[::-1], letters.labels[::-1])
+    assert digest(letters) == digest(read(pack, PUBLISHED)) != digest(other)
 
 
 def test_where_there_are_no_data_it_says_what_to_download(tmp_path):
@@ -99,18 +105,25 @@ def test_scaling_is_learnt_from_training_series_alone(pack, config):
     assert parts.test.source.series.values[:, 1:].mean(0).abs().max() > 1e-3
 
 
-def test_sizes_are_the_papers():
+def test_proper_inputs_take_a_few_more_parameters():
     experiment = Experiment.find(NAME)
     for model in MODELS:
         made = make_model(model, experiment.settings(model), **experiment.config["shape"])
+        assert 0 <= parameters(made) - experiment.config["paper"][model]["parameters"] <= 250
+
+
+def test_sizes_are_the_papers():
+    experiment = Experiment.find(NAME)
+    for model in MODELS:
+        made = make_model(model, experiment.settings(model, variant="published"), **experiment.config["shape"])
         assert parameters(made) == experiment.config["paper"][model]["parameters"]
 
 
 @pytest.mark.parametrize(
     ("model", "sizes"),
-    [("neural_cde", (32, 32, 3)), ("gru_ode", (47,)), ("gru_dt", (47,)), ("gru_d", (47,))],
+    [("neural_cde", (32, 32, 3)), ("gru_ode", (47,)), ("gru_dt", (47,)), ("gru_d", (46,))],
 )
-def test_matching_the_chosen_ode_rnn_gives_the_papers_sizes(model, sizes):
+def test_matching_the_chosen_ode_rnn_gives_the_papers_sizes_but_for_the_proper_gru_d(model, sizes):
     experiment = Experiment.find(NAME)
     found = matched(experiment, model, experiment.settings("ode_rnn"))
     assert tuple(found["model"][name] for name in ("hidden", "width", "depth") if name in found["model"]) == sizes

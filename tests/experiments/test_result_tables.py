@@ -4,7 +4,8 @@ import json
 
 import pytest
 from experiments.__main__ import main
-from experiments.experiment import Experiment
+from experiments.documents import COMMAND, README, between_marks, documents
+from experiments.experiment import Experiment, merged, names
 from experiments.runs import ablation_runs, changed, search_runs, table_runs
 from experiments.tables import tables
 
@@ -22,7 +23,8 @@ def write(experiment, kind, lines):
 
 def line(run, **more):
     costs = {"epochs": 200, "best_epoch": 99, "seconds": 36.0, "seconds_per_epoch": 0.18, "cpu_seconds": 40.0}
-    rest = {"peak_memory_mb": 6.0, "parameters": 8212, "threads": 1, "seconds_to_paper": None}
+    rest = {"peak_memory_mb": 6.0, "parameters": 8212, "wall_seconds": 45.0, "at_once": 2, "machine": "a machine"}
+    rest |= {"seconds_to_paper": None}
     own = {"model": run.model, "seed": run.seed, "dropped": run.column, "settings": run.settings}
     return own | costs | rest | more
 
@@ -42,31 +44,42 @@ def test_the_papers_table_has_ours_beside_it(experiment):
     short = line(table_runs(experiment, ["neural_cde"], 1, 3)[0], test_accuracy=0.1)  # of another cap: not in the mean
     other = line(runs[0], test_accuracy=0.2) | {"settings": changed(experiment, "neural_cde", "hermite", 0)}
     one = line(table_runs(experiment, ["gru_d"], 1, None)[1], test_accuracy=0.905, cpu_seconds=None)
-    write(experiment, "results", [short, *good, other, one])
+    longer = line(runs[0], test_accuracy=0.3)
+    longer["settings"] = merged(longer["settings"], {"training": {"max_epochs": 301}})
+    write(experiment, "results", [short, longer, *good, other, one])
     write(experiment, "memory", [{"model": "neural_cde", "gradient": "checkpoint", "memory_mb": 1.24}])
-    write(experiment, "baseline", [{"dropped": 0.5, "test_accuracy": a} for a in (0.1, 0.911)])
-    scores, costs, memory, baseline = tables(experiment)
+    write(
+        experiment,
+        "baseline",
+        [{"dropped": share, "test_accuracy": a} for share, a in ((0.5, 0.1), (0.0, 0.94), (0.5, 0.911))],
+    )
+    scores, costs, memory = tables(experiment)
     assert "at most 300 epochs" in scores.title
     assert scores.names[:3] == ["model", "30 % dropped, paper", "ours"]
     row = cells(scores, "Neural CDE")
     assert (row[1], row[2], row[4]) == ("98.7 ± 0.8", "99.0 ± 1.0 (3)", "")
+    assert (row[7], row[8]) == ("1.3", "1.2")
+    assert cells(scores, "GRU-D")[4] == "90.5 (1)"
+    assert scores.rows[-1][0] == "gradient boosting on summary statistics (94.0 with nothing dropped)"
+    assert scores.rows[-1][4] == "91.1"
+    assert {len(row) for row in scores.rows} == {len(scores.names)}
+    assert len(scores.rows) == 6
     assert memory.names == ["model", "paper", "backsolve", "checkpoint", "backprop"]
     assert list(cells(memory, "Neural CDE").values())[1:] == ["1.3", "", "1.2", ""]
-    assert cells(scores, "GRU-D")[4] == "90.5 (1)"
-    assert cells(scores, "gradient boosting on summary statistics")[4] == baseline.rows[0][1] == "91.1"
-    assert len(scores.rows) == 6
-    assert costs.title.startswith("The 4 runs took 0.04 hours")
-    assert [cells(costs, "Neural CDE")[k] for k in range(1, 8)] == [
-        "8212",
-        "200",
-        "0.18",
-        "36",
-        "40",
-        "6.0",
-        "11 (3 of 3)",
-    ]
+    assert "4 runs took, 2 at a time on a machine: 0.03 hours" in costs.title
+    took = ["8212", "200", "0.18", "36", "40", "6.0", "11 (3 of 3)"]
+    assert [cells(costs, "Neural CDE")[k] for k in range(1, 8)] == took
     assert cells(costs, "GRU-D")[8] == "- (0 of 1)"
     assert cells(costs, "GRU-D")[5] == ""
+
+
+def test_variants_have_tables_of_their_own(experiment):
+    runs = table_runs(experiment, ["gru_d"], 1, None)[:1] + table_runs(experiment, ["gru_d"], 1, None, "published")[:1]
+    write(experiment, "results", [line(run, test_accuracy=a) for run, a in zip(runs, (0.9, 0.8), strict=True)])
+    ours, _, published = tables(experiment)
+    assert cells(ours, "GRU-D")[2] == "90.0 (1)"
+    assert cells(published, "GRU-D")[2] == "80.0 (1)"
+    assert published.title.startswith("Table 1 with the training and the inputs of the released code: test accuracy")
 
 
 def test_search_is_sorted_by_validation_accuracy(experiment):
@@ -82,20 +95,29 @@ def test_ablations_are_paired_by_seed(experiment):
     accuracy = {(0, True): 0.90, (1, True): 0.96, (0, False): 0.93, (1, False): 0.97}
     lines = []
     for run in ablation_runs(experiment, ["neural_cde"], 2, 40):
-        same = run.settings == changed(experiment, "neural_cde", "as in the table", run.seed, 40)
+        same = run.settings == changed(experiment, "neural_cde", "nothing", run.seed, 40)
         if same or run.settings["path"]["scheme"] == "hermite":
             lines.append(line(run, held_out_accuracy=accuracy[run.seed, same]))
-    write(experiment, "ablations", lines)
-    (table,) = tables(experiment)
+    gru = [line(run, held_out_accuracy=0.5) for run in ablation_runs(experiment, ["gru_d"], 1, 50)[:1]]
+    write(experiment, "ablations", [*lines, *gru])
+    table, of_gru = tables(experiment)
     assert "at most 40 epochs" in table.title
+    assert len(of_gru.rows) == 1
     assert list(cells(table, "hermite").values())[1:3] == ["95.0 ± 2.8 (2)", "+2.0 ± 1.0"]
-    assert list(cells(table, "as in the table").values())[1:3] == ["93.0 ± 4.2 (2)", ""]
+    assert list(cells(table, "nothing").values())[1:3] == ["93.0 ± 4.2 (2)", ""]
     assert len(table.rows) == 2
 
 
 def test_speed_shows_the_last_comparison(experiment):
     def compared(seconds):
-        about = {"dropped": 0.3, "batches": 10, "threads": 2, "machine": "a machine", "torchcde": "0.2.5"}
+        about = {
+            "dropped": 0.3,
+            "epochs": 2,
+            "date": "2026-11-16",
+            "threads": 2,
+            "machine": "a machine",
+            "torchcde": "0.2.5",
+        }
         return about | {
             "seconds_per_epoch": seconds,
             "knots_seconds_per_epoch": 0.5,
@@ -124,6 +146,30 @@ def test_gradient_boosting_on_the_same_split(pack, config, tmp_path, capsys):
     assert [line["dropped"] for line in lines] == [0.0, 0.3, 0.5, 0.7]
     assert {line["test_series"] for line in lines} == {12}
     assert lines[0]["test_accuracy"] > 0.5  # of four letters
-    capsys.readouterr()
-    assert main([NAME, "tables", *options]) == 0
-    assert "gradient boosting on summary statistics" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", names())
+def test_what_people_read_is_what_the_lines_say(name):
+    made = documents(Experiment.find(name))
+    assert README in made
+    for file, text in made.items():
+        assert file.read_text() == text, f"run: {COMMAND}"
+
+
+def test_results_elsewhere_are_not_for_the_readme(experiment):
+    write(experiment, "results", [line(table_runs(experiment, ["gru_dt"], 1, None)[0], test_accuracy=0.94)])
+    before = README.read_text()
+    assert main([NAME, "tables", "--write", "--out", str(experiment.folder)]) == 0
+    assert README.read_text() == before
+    page = (experiment.folder / "RESULTS.md").read_text()
+    assert "| GRU-dt | 93.6 ± 2.0 | 94.0 (1) |" in page
+    assert "s an epoch" in page
+
+
+def test_a_table_goes_between_its_marks():
+    marks = f"<!-- {NAME}: {COMMAND} -->\n", "<!-- end -->\n"
+    text = "before\n{}old\n{}after\n"
+    assert between_marks(text.format(*marks), NAME, "new\n") == "before\n{}new\n{}after\n".format(*marks)
+    for pair in (("", marks[1]), (marks[0], "")):
+        with pytest.raises(ValueError, match="must have the lines"):
+            between_marks(text.format(*pair), NAME, "new\n")

@@ -17,7 +17,7 @@ from experiments.worker import perform
 
 NAME = "character_trajectories"
 ROOT = Path(__file__).parents[2]
-TIMES = ("seconds", "seconds_per_epoch", "seconds_to_paper", "cpu_seconds", "peak_memory_mb")
+TIMES = ("seconds", "seconds_per_epoch", "seconds_to_paper", "cpu_seconds", "wall_seconds", "peak_memory_mb", "at_once")
 
 
 @pytest.fixture
@@ -49,9 +49,19 @@ def test_runs_have_lines_and_are_not_repeated(command, tmp_path, capsys):
     assert 0 <= line["test_accuracy"] <= 1
     assert line["settings"]["training"]["max_epochs"] == 2
     assert line["settings"]["model"]["hidden"] == 47
-    for name in ("validation_accuracy", "best_epoch", "parameters", "versions", "commit", "threads", *TIMES):
+    for name in (
+        "validation_accuracy",
+        "best_epoch",
+        "parameters",
+        "versions",
+        "commit",
+        "threads",
+        "data",
+        "date",
+        *TIMES,
+    ):
         assert name in line
-    assert 0 < line["seconds"] < 60
+    assert 0 < line["seconds"] < line["wall_seconds"] < 100
     assert line["cpu_seconds"] > 0
     assert line["seconds_to_paper"] is None
     assert not list((tmp_path / "out" / "checkpoints" / "results").iterdir())
@@ -110,11 +120,48 @@ def test_a_failed_run_has_no_line(command, pack, tmp_path, capfd):
     assert read_lines(tmp_path / "out" / "results.jsonl") == []
 
 
+def test_a_run_that_was_killed_before_its_line_has_no_costs_of_its_own(pack, config, tmp_path):
+    experiment = Experiment.find(NAME, config)
+    (run,) = (run for run in table_runs(experiment, ["gru_dt"], 1, 2) if run.column == 0.5)
+    first, second = (perform(experiment, run, data=pack, checkpoint=tmp_path / "kept", test=True) for _ in range(2))
+    assert lasting(first) == lasting(second)
+    assert first["seconds"] == second["seconds"]
+    assert first["cpu_seconds"] is not None
+    assert second["cpu_seconds"] is second["peak_memory_mb"] is None
+
+
+def test_folds_and_searches_do_not_look_at_the_test_series(command, tmp_path):
+    few = [*command, "--runs", "1", "--epochs", "1"]
+    assert main([*few, "ablations", "--only", "scheme=hermite"]) == 0
+    (line,) = read_lines(tmp_path / "out" / "ablations.jsonl")
+    assert 0 <= line["held_out_accuracy"] <= 1
+    assert line["held_out_series"] == 14  # a fifth of the 68 that are not test series
+    assert main([*few, "search", "--only", "hidden=16", "width=32", "depth=1"]) == 0
+    (other,) = read_lines(tmp_path / "out" / "search.jsonl")
+    assert 0 <= other["validation_accuracy"] <= 1
+    assert not [name for name in [*line, *other] if name.startswith("test_")]
+
+
+def test_runs_on_two_sources_of_the_data_are_not_mixed(command, tmp_path, capsys):
+    some = [*command, "--model", "gru_dt", "--runs", "1", "--epochs", "1"]
+    assert main([*some, "--only", "dropped=0.5"]) == 0
+    results = tmp_path / "out" / "results.jsonl"
+    (line,) = read_lines(results)
+    results.write_text(json.dumps(line | {"data": "another"}) + "\n")
+    assert main([*some, "--only", "dropped=0.5"]) == 0  # nothing is left to do
+    assert main([*some, "--only", "dropped=0.3"]) == 2
+    assert "another source of the data" in capsys.readouterr().err
+
+
 def test_bad_arguments_are_named(command, tmp_path, capsys):
     assert main([*command, "--only", "hidden=5"]) == 2
     assert "no run has hidden=5" in capsys.readouterr().err
     assert main([*command, "--data", str(tmp_path)]) == 2
     assert "timeseriesclassification.com" in capsys.readouterr().err
+    assert main([*command, "speed", "--runs", "3"]) == 2
+    assert "--runs has no effect on speed" in capsys.readouterr().err
+    assert main([*command, "--variant", "none"]) == 2
+    assert "--variant none is not one of published" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main([NAME, "--runs", "0"])
     assert "0 is not at least 1" in capsys.readouterr().err

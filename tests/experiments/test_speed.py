@@ -2,19 +2,31 @@
 
 import pytest
 import torch
-from experiments.speed import InTorchCDE, on_grid
+from experiments.experiment import Experiment
+from experiments.speed import InTorchCDE, compare, on_grid
 
 import neuralcde as nc
 
 
 def test_the_model_in_torchcde_gives_the_same_outputs():
     torchcde = pytest.importorskip("torchcde", reason="torchcde is not installed; make bench installs it")
-    pairs = [(torch.arange(9.0), torch.randn(9, 2)) for _ in range(4)]
+    lengths = (9, 5, 7, 9)
+    pairs = [(torch.arange(float(n)), torch.randn(n, 2)) for n in lengths]
     path = nc.natural_cubic(nc.IrregularSeries.from_list(pairs).with_channels())
     model = nc.NeuralCDE(3, 5, hidden=6, width=7, depth=2, steps=nc.FixedSteps(1.0))
-    coefficients = torchcde.natural_cubic_coeffs(on_grid(path.series))
+    grid = on_grid(path.series)
+    coefficients = torch.zeros(4, 8, 12)  # of each series by itself; behind its end nothing changes the output
+    for k, n in enumerate(lengths):
+        coefficients[k, : n - 1] = torchcde.natural_cubic_coeffs(grid[k, :n])
     theirs = InTorchCDE(model)(path, coefficients)
     torch.testing.assert_close(theirs, model(path), atol=1e-5, rtol=1e-4)
+
+
+def test_epochs_are_timed_for_all_contestants(pack, config):
+    pytest.importorskip("torchcde", reason="torchcde is not installed; make bench installs it")
+    found = compare(Experiment.find("character_trajectories", config), pack, 0.3, 1)
+    seconds = [found[f"{name}seconds_per_epoch"] for name in ("", "knots_", "torchcde_")]
+    assert all(0 < value < 60 for value in seconds)
 
 
 def test_the_grid_has_a_row_for_every_whole_time():

@@ -209,10 +209,10 @@ def test_one_bad_batch_is_skipped_and_counted():
 
 
 def test_the_readout_has_a_rate_of_its_own():
-    from neuralcde.train.loop import _optimizer
+    from neuralcde.train.state import make_optimizer
 
     model = nc.NeuralCDE(2, 1)
-    groups = _optimizer(model, replace(SETTINGS, readout_rate=100.0)).param_groups
+    groups = make_optimizer(model, replace(SETTINGS, readout_rate=100.0)).param_groups
     assert groups[1]["lr"] == pytest.approx(100 * groups[0]["lr"])
     assert {id(p) for p in groups[1]["params"]} == {id(p) for p in model.readout.parameters()}
 

@@ -1,8 +1,8 @@
 """Loss to theta: the training loop, its settings, its checkpoints and its history."""
 
 from .loop import TrainingError as TrainingError
-from .loop import TrainingResult as TrainingResult
 from .loop import outputs_of as outputs_of
 from .loop import train as train
 from .processes import Processes as Processes
 from .settings import TrainingSettings as TrainingSettings
+from .state import TrainingResult as TrainingResult

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, ReduceLROnPlateau
 
 from ..models import PathModel
 from ..paths import ControlPath, PathDataset
@@ -26,24 +23,13 @@ from .checkpoints import load_state, save_state, write_history
 from .processes import Processes
 from .progress import Progress
 from .settings import TrainingSettings
+from .state import TrainingResult, TrainingState
 
 BATCHES_AT_ONCE = 16
 
 
 class TrainingError(RuntimeError):
     """Training cannot go on; the message says why and what to do."""
-
-
-@dataclass
-class TrainingResult:
-    """What a training leaves behind: a row an epoch, and which of them gave the model."""
-
-    history: list[dict[str, Any]] = field(default_factory=list)
-    best_epoch: int = -1
-    skipped_batches: int = 0
-    skipped_in_a_row: int = 0
-    steps: int = 0  # that went into the moving average
-    interrupted: bool = False
 
 
 def train(
@@ -73,53 +59,43 @@ def train(
     settings = settings or TrainingSettings()
     together = Processes.current()
     together.same_weights(model)
-    optimizer = _optimizer(model, settings)
-    schedule = _schedule(optimizer, settings)
-    averaged = copy.deepcopy(model) if settings.average else None
-    result, best, first = TrainingResult(), _weights(model), 0
+    state = TrainingState(model, settings)
     file = None if folder is None else Path(folder) / "checkpoint.pt"
-    state = together.agree(lambda: load_state(file) if resume and file is not None and file.exists() else None)
+    kept = together.agree(lambda: load_state(file) if resume and file is not None and file.exists() else None)
     if file is not None and not resume and together.first:
         file.unlink(missing_ok=True)  # of an earlier run, which nobody should resume by mistake
     fingerprint = _fingerprint(model, training)
-    if state is not None:
-        if state["fingerprint"] != fingerprint:
+    if kept is not None:
+        if kept.pop("fingerprint") != fingerprint:
             raise ValueError(
                 "cannot resume: data, path or model differ from the run that is to go on; use resume=False."
             )
-        first, best = _restore(state, model, averaged, optimizer, schedule, result, settings)
+        state.restore(kept)
+    result, first = state.result, len(state.result.history)
     with Progress(settings.max_epochs, first, verbose=settings.verbose if together.first else 0) as progress:
         try:
             for epoch in range(first, settings.max_epochs):
-                if _stalled(result, epoch, settings):
+                if state.stalled:
                     break
                 start = time.perf_counter()
-                loss = _epoch(model, averaged, task, training, settings, optimizer, epoch, result, together)
-                row: dict[str, Any] = {"epoch": epoch, "loss": loss, "rate": optimizer.param_groups[0]["lr"]}
-                judged = averaged or model
+                loss = _epoch(state, task, training, epoch, together)
+                row: dict[str, Any] = {"epoch": epoch, "loss": loss, "rate": state.rate}
                 if validation is not None:
-                    outputs, targets = outputs_of(judged, validation, settings.batch_size * 4, together)
+                    outputs, targets = outputs_of(state.judged, validation, settings.batch_size * 4, together)
                     row["validation_loss"] = float(task.loss(outputs, targets))
                     row |= {f"validation_{name}": value for name, value in task.metrics(outputs, targets).items()}
                 row["seconds"] = time.perf_counter() - start
-                _step(schedule, row)
-                result.history.append(row)
-                if validation is None or _is_best(result, task):
-                    best, result.best_epoch = _weights(judged), epoch
+                state.end_epoch(row, task.metric)
                 if file is not None and together.first:
                     file.parent.mkdir(parents=True, exist_ok=True)
-                    save_state(
-                        file,
-                        _state(model, averaged, optimizer, schedule, result, settings, best)
-                        | {"fingerprint": fingerprint},
-                    )
+                    save_state(file, state.to_dict() | {"fingerprint": fingerprint})
                     write_history(file.parent / "history.jsonl", result.history)
                 progress.epoch(row, task.metric)
         except KeyboardInterrupt:
             if result.best_epoch < 0:
                 raise
             result.interrupted = True
-    model.load_state_dict(best)
+    model.load_state_dict(state.best)
     return result
 
 
@@ -150,22 +126,13 @@ def _at(data: PathDataset) -> Literal["knots"] | None:
     return "knots" if data.per_row else None
 
 
-def _epoch(
-    model: PathModel,
-    averaged: PathModel | None,
-    task: Task,
-    training: PathDataset,
-    settings: TrainingSettings,
-    optimizer: torch.optim.Optimizer,
-    epoch: int,
-    result: TrainingResult,
-    together: Processes,
-) -> float:
+def _epoch(state: TrainingState, task: Task, training: PathDataset, epoch: int, together: Processes) -> float:
     """One pass over the data, in an order that depends on seed and epoch alone; the mean loss.
 
     A batch is shared among the processes, and every share's mean counts by how many targets it is of: the gradient is that of
     the whole batch, whatever the number of processes.
     """
+    model, settings = state.model, state.settings
     model.train()
     generator = torch.Generator().manual_seed(settings.seed * 1_000_003 + epoch)
     total, count = 0.0, 0.0
@@ -173,7 +140,7 @@ def _epoch(
     for path, targets, mine in _batches(training, order, settings.batch_size, together):
         if settings.channel_dropout:
             path = drop_channels(path, settings.channel_dropout, generator)
-        optimizer.zero_grad(set_to_none=True)
+        state.optimizer.zero_grad(set_to_none=True)
         weight = task.weight(targets) if mine else 0.0
         trouble = ""
         try:
@@ -185,7 +152,7 @@ def _epoch(
         bad = not math.isfinite(value)
         value, whole, troubled = together.sum(0.0 if bad else value * weight, weight, bad)
         if troubled:
-            _skip(result, settings, path, trouble or "the loss is not a finite number.")
+            _skip(state, path, trouble or "the loss is not a finite number.")
             continue
         if not whole:  # no target of the batch is known
             continue
@@ -197,13 +164,10 @@ def _epoch(
         loss.backward()
         together.sum_gradients(model)
         if settings.clip is not None and not _clip(model, settings.clip):
-            _skip(result, settings, path, "the gradient is not finite.")
+            _skip(state, path, "the gradient is not finite.")
             continue
-        result.skipped_in_a_row = 0
-        optimizer.step()
-        if averaged is not None:
-            result.steps += 1
-            _average(averaged, model, min(settings.average, (1 + result.steps) / (10 + result.steps)))
+        state.result.skipped_in_a_row = 0
+        state.step()
         total, count = total + value, count + whole
     return total / count if count else math.nan
 
@@ -233,30 +197,6 @@ def penalised(model: PathModel) -> Iterator[Tensor]:
     return model.field.parameters()  # type: ignore[union-attr]
 
 
-def _optimizer(model: PathModel, settings: TrainingSettings) -> torch.optim.Optimizer:
-    readout = list(model.readout.parameters()) if settings.readout_rate != 1 else []
-    known = {id(p) for p in readout}
-    groups = [{"params": [p for p in model.parameters() if id(p) not in known], "lr": float(settings.learning_rate)}]
-    if readout:
-        groups.append({"params": readout, "lr": float(settings.learning_rate * settings.readout_rate)})
-    return torch.optim.AdamW(groups, weight_decay=settings.weight_decay, fused=True)
-
-
-def _schedule(optimizer: torch.optim.Optimizer, settings: TrainingSettings) -> LRScheduler | ReduceLROnPlateau | None:
-    if settings.schedule == "plateau":
-        return ReduceLROnPlateau(optimizer, factor=settings.plateau_factor, patience=settings.plateau_patience)
-    if settings.schedule == "cosine":
-        return CosineAnnealingLR(optimizer, settings.max_epochs)
-    return None
-
-
-def _step(schedule: LRScheduler | ReduceLROnPlateau | None, row: dict[str, Any]) -> None:
-    if isinstance(schedule, ReduceLROnPlateau):
-        schedule.step(row.get("validation_loss", row["loss"]))
-    elif schedule is not None:
-        schedule.step()
-
-
 @torch.no_grad()
 def _clip(model: nn.Module, largest: float) -> bool:
     """Shorten the gradient, and say whether it is finite; torch's clip_grad_norm_ takes more calls, which small models feel."""
@@ -267,33 +207,12 @@ def _clip(model: nn.Module, largest: float) -> bool:
     return math.isfinite(norm)
 
 
-@torch.no_grad()
-def _average(averaged: nn.Module, model: nn.Module, decay: float) -> None:
-    torch._foreach_lerp_(list(averaged.parameters()), list(model.parameters()), 1 - decay)
-
-
-def _is_best(result: TrainingResult, task: Task) -> bool:
-    """Whether the last epoch has the best metric so far; equals are told apart by their loss."""
-
-    def quality(row: dict[str, Any]) -> tuple[float, float]:
-        metric, loss = row[f"validation_{task.metric}"], row["validation_loss"]
-        return (-math.inf if math.isnan(metric) else metric, -math.inf if math.isnan(loss) else -loss)
-
-    if result.best_epoch < 0:
-        return True
-    return quality(result.history[-1]) > quality(result.history[result.best_epoch])
-
-
-def _stalled(result: TrainingResult, epoch: int, settings: TrainingSettings) -> bool:
-    return settings.patience is not None and epoch - 1 - result.best_epoch >= settings.patience > 0 and epoch > 0
-
-
-def _skip(result: TrainingResult, settings: TrainingSettings, path: ControlPath, trouble: str) -> None:
+def _skip(state: TrainingState, path: ControlPath, trouble: str) -> None:
     """Count a batch that cannot be learnt from; too many in a row are an error."""
-    result.skipped_batches += 1
-    result.skipped_in_a_row += 1
-    if result.skipped_in_a_row >= settings.skipped_in_a_row:
-        raise TrainingError(_no_way_on(result.skipped_in_a_row, path, trouble))
+    state.result.skipped_batches += 1
+    state.result.skipped_in_a_row += 1
+    if state.result.skipped_in_a_row >= state.settings.skipped_in_a_row:
+        raise TrainingError(_no_way_on(state.result.skipped_in_a_row, path, trouble))
 
 
 def _no_way_on(count: int, path: ControlPath, trouble: str) -> str:
@@ -314,57 +233,3 @@ def _fingerprint(model: nn.Module, data: PathDataset) -> str:
         if tensor is not None:
             digest.update(tensor.detach().cpu().contiguous().numpy().data)
     return digest.hexdigest()
-
-
-def _weights(model: nn.Module) -> dict[str, Tensor]:
-    return {name: value.detach().clone() for name, value in model.state_dict().items()}
-
-
-def _state(
-    model: nn.Module,
-    averaged: nn.Module | None,
-    optimizer: torch.optim.Optimizer,
-    schedule: LRScheduler | ReduceLROnPlateau | None,
-    result: TrainingResult,
-    settings: TrainingSettings,
-    best: dict[str, Tensor],
-) -> dict[str, Any]:
-    return {
-        "model": model.state_dict(),
-        "averaged": None if averaged is None else averaged.state_dict(),
-        "optimizer": optimizer.state_dict(),
-        "schedule": None if schedule is None else schedule.state_dict(),
-        "result": asdict(result),
-        "settings": asdict(settings),
-        "best": best,
-    }
-
-
-def _restore(
-    state: dict[str, Any],
-    model: nn.Module,
-    averaged: nn.Module | None,
-    optimizer: torch.optim.Optimizer,
-    schedule: LRScheduler | ReduceLROnPlateau | None,
-    result: TrainingResult,
-    settings: TrainingSettings,
-) -> tuple[int, dict[str, Tensor]]:
-    """Everything as it was after the last whole epoch; the next epoch, and the best weights."""
-    now = asdict(settings)
-    free = (
-        ("verbose",) if settings.schedule == "cosine" else ("verbose", "max_epochs")
-    )  # cosine rates depend on the end
-    changed = [name for name, value in state["settings"].items() if name not in free and now[name] != value]
-    if changed:
-        raise ValueError(
-            f"cannot resume: {', '.join(changed)} differ from the run that is to go on; use the same, or resume=False."
-        )
-    model.load_state_dict(state["model"])
-    if averaged is not None:
-        averaged.load_state_dict(state["averaged"])
-    optimizer.load_state_dict(state["optimizer"])
-    if schedule is not None:
-        schedule.load_state_dict(state["schedule"])
-    for name, value in state["result"].items():
-        setattr(result, name, value)
-    return len(result.history), state["best"]

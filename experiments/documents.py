@@ -1,0 +1,43 @@
+"""Tables where people read them: an experiment's RESULTS.md, and its first table in the README."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .experiment import HERE, Experiment
+from .tables import main_table, tables
+
+README = HERE.parent / "README.md"
+COMMAND = "python -m experiments tables --write"
+
+
+def documents(experiment: Experiment) -> dict[Path, str]:
+    """What the files that show an experiment's tables have to say, by file; the README is for the results of this folder."""
+    made = [table.markdown() for table in tables(experiment)]
+    head = (
+        f"# {experiment.config['title']}\n\nMade by `{COMMAND}` from the lines of results in this folder; "
+        "[README.md](README.md) says what was done.\n\n"
+    )
+    texts = {experiment.folder / "RESULTS.md": head + "\n".join(made)} if made else {}
+    main = main_table(experiment)
+    if main is not None and experiment.folder == HERE / experiment.name:
+        texts[README] = between_marks(README.read_text(), experiment.name, main.markdown())
+    return texts
+
+
+def between_marks(text: str, name: str, table: str) -> str:
+    """A text with what is between an experiment's two marks replaced.
+
+    Raises
+    ------
+    ValueError
+        Where a mark is missing.
+    """
+    start, end = f"<!-- {name}: {COMMAND} -->\n", "<!-- end -->\n"
+    before, first, rest = text.partition(start)
+    _, last, after = rest.partition(end)
+    if not (first and last):
+        raise ValueError(
+            f"the README must have the lines {start.strip()} and {end.strip()} around the table of {name}."
+        )
+    return before + start + table + end + after
