@@ -9,9 +9,11 @@ import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from .tables import WrongUseError
-
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class WrongUseError(Exception):
+    """What the user gave cannot be used; the message says what is wrong and how to mend it."""
 
 
 def ends_well(command: Command) -> Command:

@@ -19,11 +19,11 @@ from ..estimators.path_estimator import PathEstimator
 from ..report import record_run
 from ..train import Processes
 from ..train.checkpoints import staged, write_atomically
-from .errors import ends_well
+from .errors import WrongUseError, ends_well
 from .labelled import MOST_CLASSES, all_targets, read_series
 from .options import EstimatorOptions, given, read_config, write_config
 from .predictions import check_names, prediction_table
-from .tables import WrongUseError, write_table
+from .tables import write_table
 
 OWN = ("table", "id", "time", "label", "labels", "static", "channels", "task", "test_fraction", "seed", "duplicates")
 

@@ -10,7 +10,8 @@ import polars
 import torch
 
 from ..series import IrregularSeries
-from .tables import WrongUseError, need_columns, read_table
+from .errors import WrongUseError
+from .tables import need_columns, read_table
 
 MOST_CLASSES = 20  # a label with more different numbers is a quantity
 

@@ -16,7 +16,7 @@ from ..estimators import NeuralCDEClassifier
 from ..estimators.path_estimator import PathEstimator
 from ..train import TrainingSettings
 from ..train.checkpoints import write_atomically
-from .tables import WrongUseError
+from .errors import WrongUseError
 
 TYPES: dict[str, Any] = {"class_weight": Literal["balanced"]}
 

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from .errors import ends_well
-from .tables import WrongUseError, read_table, write_table
+from .errors import WrongUseError, ends_well
+from .tables import read_table, write_table
 
 
 @ends_well

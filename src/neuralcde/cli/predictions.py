@@ -12,7 +12,7 @@ from torch import Tensor
 from ..estimators.path_estimator import PathEstimator
 from ..series import IrregularSeries
 from ..tasks import BinaryTask, MulticlassTask
-from .tables import WrongUseError
+from .errors import WrongUseError
 
 
 def prediction_table(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .errors import ends_well
-from .tables import WrongUseError
+from .errors import WrongUseError, ends_well
 
 
 @ends_well

@@ -7,10 +7,7 @@ from typing import Any
 
 import polars
 
-
-class WrongUseError(Exception):
-    """What the user gave cannot be used; the message says what is wrong and how to mend it."""
-
+from .errors import WrongUseError
 
 ENDINGS = (".csv", ".parquet", ".arrow", ".feather")
 
