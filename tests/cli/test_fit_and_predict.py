@@ -15,6 +15,7 @@ import pytest
 
 import neuralcde as nc
 from neuralcde.cli import main
+from neuralcde.cli.errors import WrongUseError
 
 pytestmark = pytest.mark.xdist_group("command line")  # they share what is slow to set up
 
@@ -202,6 +203,11 @@ def test_wrong_use(table, tmp_path):
     done = run("fit", tmp_path / "empty.csv", "--id", "stay", *names)
     assert done.returncode == 2
     assert "is empty" in done.stderr
+
+
+def test_debug_shows_where(table, tmp_path):
+    with pytest.raises(WrongUseError, match="--id stai"):
+        run("fit", table, "--id", "stai", "--time", "hour", "--label", "outcome", "--out", tmp_path / "bad", "--debug")
 
 
 def test_a_channel_without_a_value_and_unsorted_rows_work(table):

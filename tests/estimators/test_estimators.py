@@ -37,7 +37,7 @@ Y = np.array([LABELS[name] for name in SERIES.ids.tolist()])
 
 
 @pytest.mark.parametrize("model", ["neural_cde", "gru_ode", "gru_dt", "gru_d", "ode_rnn"])
-def test_every_model_fits_and_predicts(model):
+def test_every_model_fits_predicts_and_is_saved(model, tmp_path):
     clf = nc.NeuralCDEClassifier(model, **{**FAST, "max_epochs": 50}).fit(SERIES, Y)
     p = clf.predict_proba(SERIES)
     assert p.shape == (40, 2)
@@ -45,6 +45,8 @@ def test_every_model_fits_and_predicts(model):
     assert clf.classes_.tolist() == ["fast", "slow"]
     assert clf.score(SERIES, Y) > 0.7
     assert clf.module_.solve(clf._dataset(SERIES).source).stats.engine.startswith(("native", "torch: no native"))
+    clf.save(tmp_path / "model")
+    np.testing.assert_array_equal(nc.load(tmp_path / "model").predict_proba(SERIES), p)
 
 
 def test_labels_by_id_and_by_position_are_the_same():

@@ -16,6 +16,7 @@ from neuralcde.tasks import classification_task, regression_task
 from neuralcde.train import TrainingError, TrainingSettings, outputs_of, train
 from neuralcde.train.checkpoints import write_atomically
 from neuralcde.train.loop import penalised
+from neuralcde.train.state import TrainingState, make_optimizer
 
 
 def problem(count=60, seed=0):
@@ -183,6 +184,55 @@ def test_a_file_is_whole_or_not_there(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
 
+def test_weight_decay_shrinks_what_the_loss_leaves_alone():
+    task, data = problem(8)
+    model = nc.NeuralCDE(2, task.outputs, hidden=6, width=8, depth=1)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with torch.no_grad():  # a readout of nothing: no gradient reaches the field
+        model.readout.weight.zero_()
+        model.readout.weight.requires_grad_(False)
+    train(model, task, data, None, replace(SETTINGS, max_epochs=1, average=0.0, weight_decay=0.5, channel_dropout=0.0))
+    shrunk = 1 - SETTINGS.learning_rate * 0.5  # one batch of 8
+    for name, value in model.field.state_dict().items():
+        torch.testing.assert_close(value, before[f"field.{name}"] * shrunk)
+
+
+def test_the_average_is_of_the_weights_of_every_step():
+    model = nc.NeuralCDE(2, 1, hidden=6, width=8, depth=1)
+    state = TrainingState(model, replace(SETTINGS, average=0.5))
+    expected = [p.detach().clone() for p in model.parameters()]
+    for k in range(1, 30):
+        for p in model.parameters():
+            p.grad = torch.randn_like(p)
+        state.step()
+        decay = min(0.5, (1 + k) / (10 + k))
+        expected = [decay * e + (1 - decay) * p.detach() for e, p in zip(expected, model.parameters(), strict=True)]
+    for found, wanted in zip(state.judged.parameters(), expected, strict=True):
+        torch.testing.assert_close(found, wanted)
+    assert state.result.steps == 29
+
+
+def test_the_rate_is_cut_where_validation_loss_stands_still():
+    model = nc.NeuralCDE(2, 1, hidden=6, width=8, depth=1)
+    state = TrainingState(model, replace(SETTINGS, plateau_patience=2, plateau_factor=0.5, learning_rate=0.1))
+    rates = []
+    for epoch, loss in enumerate([1.0, 0.5, 0.6, 0.7, 0.6, 0.6]):
+        state.end_epoch({"epoch": epoch, "loss": 0.0, "validation_loss": loss, "validation_auroc": 0.5}, "auroc")
+        rates.append(state.rate)
+    assert rates == [0.1, 0.1, 0.1, 0.1, 0.05, 0.05]
+    assert state.result.best_epoch == 1  # of equal metrics the one with the least loss
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_is_shown(terminal, capsys, monkeypatch):
+    monkeypatch.setattr("neuralcde.train.progress.LINE_EVERY", 0.0)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    fitted(replace(SETTINGS, max_epochs=2, verbose=1))
+    told = capsys.readouterr().err
+    assert ("2/2" in told) and ("validation auroc" in told)
+    assert ("epoch 1/2  loss" in told) is not terminal
+
+
 def test_early_stopping():
     _, result = fitted(replace(SETTINGS, learning_rate=0.0, max_epochs=50, patience=4, average=0.0))
     assert len(result.history) == 5
@@ -209,8 +259,6 @@ def test_one_bad_batch_is_skipped_and_counted():
 
 
 def test_the_readout_has_a_rate_of_its_own():
-    from neuralcde.train.state import make_optimizer
-
     model = nc.NeuralCDE(2, 1)
     groups = make_optimizer(model, replace(SETTINGS, readout_rate=100.0)).param_groups
     assert groups[1]["lr"] == pytest.approx(100 * groups[0]["lr"])
