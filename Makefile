@@ -24,7 +24,7 @@ bench: .venv/.bench
 # make reproduce NAME=character_trajectories: the paper's experiment and its tables; goes on where it was stopped.
 reproduce: .venv/.package
 	$(BIN)/python -m experiments $(NAME) $(ARGS)
-	$(BIN)/python -m experiments $(NAME) tables
+	$(BIN)/python -m experiments $(NAME) tables $(ARGS)
 
 # The native tests again, against a build with the address and undefined-behaviour sanitizers.
 sanitize: .venv/.package

@@ -1,4 +1,4 @@
-"""Tables where people read them: an experiment's RESULTS.md, and its first table in the README."""
+"""Tables where people read them: an experiment's RESULTS.md, and its main table in the README and in docs/."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 from .experiment import HERE, Experiment
 from .tables import main_table, tables
 
-README = HERE.parent / "README.md"
+PAGES = (HERE.parent / "README.md", HERE.parent / "docs" / "experiments.md")
 COMMAND = "python -m experiments tables --write"
 
 
 def documents(experiment: Experiment) -> dict[Path, str]:
-    """What the files that show an experiment's tables have to say, by file; the README is for the results of this folder."""
+    """What the files that show an experiment's tables have to say, by file; pages are for the results of this folder alone."""
     made = [table.markdown() for table in tables(experiment)]
     head = (
         f"# {experiment.config['title']}\n\nMade by `{COMMAND}` from the lines of results in this folder; "
@@ -21,7 +21,7 @@ def documents(experiment: Experiment) -> dict[Path, str]:
     texts = {experiment.folder / "RESULTS.md": head + "\n".join(made)} if made else {}
     main = main_table(experiment)
     if main is not None and experiment.folder == HERE / experiment.name:
-        texts[README] = between_marks(README.read_text(), experiment.name, main.markdown())
+        texts |= {page: between_marks(page.read_text(), experiment.name, main.markdown()) for page in PAGES}
     return texts
 
 

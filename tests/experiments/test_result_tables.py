@@ -4,7 +4,7 @@ import json
 
 import pytest
 from experiments.__main__ import main
-from experiments.documents import COMMAND, README, between_marks, documents
+from experiments.documents import COMMAND, PAGES, between_marks, documents
 from experiments.experiment import Experiment, merged, names
 from experiments.runs import ablation_runs, changed, search_runs, table_runs
 from experiments.tables import tables
@@ -151,16 +151,16 @@ def test_gradient_boosting_on_the_same_split(pack, config, tmp_path, capsys):
 @pytest.mark.parametrize("name", names())
 def test_what_people_read_is_what_the_lines_say(name):
     made = documents(Experiment.find(name))
-    assert README in made
+    assert set(PAGES) < set(made)
     for file, text in made.items():
         assert file.read_text() == text, f"run: {COMMAND}"
 
 
-def test_results_elsewhere_are_not_for_the_readme(experiment):
+def test_results_elsewhere_are_not_for_the_pages(experiment):
     write(experiment, "results", [line(table_runs(experiment, ["gru_dt"], 1, None)[0], test_accuracy=0.94)])
-    before = README.read_text()
+    before = [page.read_text() for page in PAGES]
     assert main([NAME, "tables", "--write", "--out", str(experiment.folder)]) == 0
-    assert README.read_text() == before
+    assert [page.read_text() for page in PAGES] == before
     page = (experiment.folder / "RESULTS.md").read_text()
     assert "| GRU-dt | 93.6 ± 2.0 | 94.0 (1) |" in page
     assert "s an epoch" in page

@@ -1,0 +1,186 @@
+"""What the estimators' defaults rest on: one change at a time, on data of different kinds, cross-validated with paired seeds.
+
+`python -m experiments.defaults [DATA ...]` does what has no line in defaults.jsonl yet and prints the table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from benchmarks.data import folder, sepsis
+from numpy.typing import NDArray
+from sklearn.metrics import get_scorer
+from sklearn.model_selection import StratifiedKFold
+
+import neuralcde as nc
+from neuralcde.cli.icu_table import icu_table
+
+from .character_trajectories.run import drop, read
+from .experiment import HERE, Experiment
+from .lines import Line, Lines, read_lines
+from .provenance import provenance
+from .splits import split_positions
+from .tables import Table
+
+FILE, FOLDS = HERE / "defaults.jsonl", 3
+# Parameters of the estimator; with a dot, of what it makes.
+CHANGES: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "rate 1e-3": {"learning_rate": 1e-3},
+    "rate 1e-3, 300 epochs": {"learning_rate": 1e-3, "max_epochs": 300},
+    "constant rate": {"schedule": "constant"},
+    "no average": {"average": 0.0},
+    "average 0.995": {"average": 0.995},
+    "patience 60": {"patience": 60},
+    "no clipping": {"clip": None},
+    "field starts at 0.01": {"NeuralCDE.initial_scale": 0.01},
+    "time in mean gaps": {"time_in_gaps": True},
+    "time in mean gaps, field starts at 0.01": {"time_in_gaps": True, "NeuralCDE.initial_scale": 0.01},
+    "natural cubic": {"path": "natural_cubic"},
+    "hermite": {"path": "hermite"},
+    "mean over time": {"pool": "mean"},
+}
+
+
+class Data(NamedTuple):
+    """Series, what is to be predicted for each, and scikit-learn's name of the score."""
+
+    series: nc.IrregularSeries
+    labels: NDArray[Any]
+    score: str
+
+
+def letters() -> Data:
+    """CharacterTrajectories with half of the observations dropped, but for the test series of table 1."""
+    experiment = Experiment.find("character_trajectories")
+    found = read(folder(), experiment.config["published"])
+    data = experiment.config["settings"]["data"]
+    split = split_positions(found.labels, data)
+    pool = np.sort(np.concatenate([split.training, split.validation]))
+    return Data(drop(found.strokes, 0.5, seed=data["drop_seed"])[pool], found.labels[pool], "accuracy")
+
+
+def stays() -> Data:
+    """Made-up stays, as in the demo but others."""
+    frame = icu_table(1500, seed=100)
+    series = nc.IrregularSeries.from_long(frame.drop("outcome"), id="stay", time="hour", static=["age"])
+    outcome = dict(zip(frame["stay"], frame["outcome"], strict=True))
+    return Data(series, np.array([outcome[stay] for stay in series.ids.tolist()]), "roc_auc")
+
+
+def sepsis_cases() -> Data:
+    """1000 stays of PhysioNet 2019 with sepsis in the first 72 hours and 2000 without, those hours alone."""
+    series = sepsis()
+    if series is None:
+        raise FileNotFoundError(f"there is no sepsis2019.npz in {folder()}.")
+    with np.load(folder() / "sepsis2019.npz") as pack:
+        label, keep = pack["y72"].astype(int), pack["keep_paper"].astype(bool)
+    rng = np.random.default_rng(0)
+    chosen = [rng.choice(np.flatnonzero(keep & (label == k)), size=n, replace=False) for k, n in ((1, 1000), (0, 2000))]
+    positions = np.sort(np.concatenate(chosen))
+    series = series[positions]
+    early = series.times <= 72
+    counts = torch.segment_reduce(early.double(), "sum", lengths=series.lengths).long()
+    offsets = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
+    cut = dataclasses.replace(series, times=series.times[early], values=series.values[early], offsets=offsets)
+    return Data(cut, label[positions], "roc_auc")
+
+
+DATA: dict[str, Callable[[], Data]] = {"letters": letters, "stays": stays, "sepsis": sepsis_cases}
+
+
+@contextmanager
+def classifier(change: dict[str, Any], seed: int) -> Iterator[nc.NeuralCDEClassifier]:
+    """An estimator with a change, which may be one that users are not offered."""
+    own = {name: value for name, value in change.items() if name in nc.NeuralCDEClassifier().get_params()}
+    inner = "neuralcde.estimators"
+    with ExitStack() as stack:
+        if "NeuralCDE.initial_scale" in change:
+            model = partial(nc.NeuralCDE, initial_scale=change["NeuralCDE.initial_scale"])
+            stack.enter_context(patch(f"{inner}.path_estimator.NeuralCDE", model))
+        if change.get("time_in_gaps"):
+            stack.enter_context(patch(f"{inner}.preparation.SeriesScaler", TimeInGaps))
+        yield nc.NeuralCDEClassifier(random_state=seed, **own)
+
+
+class TimeInGaps(nc.SeriesScaler):
+    """Scaling whose time channel counts mean gaps."""
+
+    def fit(self, series: nc.IrregularSeries, y: Any = None) -> nc.SeriesScaler:
+        """As ever, but for the time channel."""
+        super().fit(series, y)
+        self.channel_scales_ = dataclasses.replace(self.channel_scales_, time=1.0)
+        return self
+
+
+def measure(names: list[str], file: Path = FILE) -> None:
+    """A line for every change, data set and fold that has none yet; a fold of all before the next."""
+    made = {name: DATA[name]() for name in names}
+    with Lines(file) as lines:
+        done = {(line["data"], line["change"], line["fold"]) for line in read_lines(file)}
+        for fold, name, change in itertools.product(range(FOLDS), names, CHANGES):
+            if (name, change, fold) in done:
+                continue
+            data = made[name]
+            folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(data.labels, data.labels)
+            training, held = list(folds)[fold]
+            start = time.perf_counter()
+            with classifier(CHANGES[change], fold) as model:
+                model.fit(data.series[training], data.labels[training])
+                score = float(get_scorer(data.score)(model, data.series[held], data.labels[held]))
+                loss = -float(get_scorer("neg_log_loss")(model, data.series[held], data.labels[held]))
+            line = {"data": name, "change": change, "fold": fold, "score": score, "log_loss": loss}
+            line |= {"epochs": model.n_iter_, "seconds": round(time.perf_counter() - start, 1), **provenance()}
+            lines.append(line)
+            print(
+                f"{name}, {change}, fold {fold}: {score:.4f}, log loss {loss:.4f}, {line['seconds']:.0f} s", flush=True
+            )
+
+
+def table(lines: list[Line]) -> Table:
+    """Of each data set the mean score of the defaults, and the mean difference of every change ± its standard error."""
+    scores = {(line["data"], line["change"], line["fold"]): line for line in lines}
+    names = [name for name in DATA if any(line["data"] == name for line in lines)]
+    rows = []
+    for change in CHANGES:
+        row = [change]
+        for name, key in itertools.product(names, ("score", "log_loss")):
+            folds = [
+                fold for fold in range(FOLDS) if (name, change, fold) in scores and (name, "nothing", fold) in scores
+            ]
+            values = [scores[name, change, fold][key] for fold in folds]
+            if change != "nothing":
+                values = [value - scores[name, "nothing", k][key] for value, k in zip(values, folds, strict=True)]
+            sign, unit = ("" if change == "nothing" else "+"), (100 if key == "score" else 1)
+            row.append(_text([unit * value for value in values], sign, 1 if key == "score" else 3))
+        rows.append(row)
+    heads = [f"{name}, {key}" for name, key in itertools.product(names, ("score in %", "log loss"))]
+    title = (
+        f"The estimators' defaults, and one change at a time: accuracy (letters) or area under the curve on {FOLDS} held-out folds, "
+        "differences to the defaults on the same folds ± standard error"
+    )
+    return Table(title, ["change", *heads], rows)
+
+
+def _text(values: list[float], sign: str, digits: int) -> str:
+    if not values:
+        return ""
+    error = f" ± {statistics.stdev(values) / len(values) ** 0.5:.{digits}f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):{sign}.{digits}f}{error}"
+
+
+if __name__ == "__main__":
+    measure(sys.argv[1:] or list(DATA))
+    print(table(read_lines(FILE)).markdown())

@@ -1,0 +1,67 @@
+"""The comparison of the estimators' defaults: paired by fold, resumable, and changes that take effect."""
+
+import numpy as np
+import pytest
+from experiments.lines import read_lines
+
+import neuralcde as nc
+from experiments import defaults
+
+
+@pytest.fixture
+def small(strokes, monkeypatch):
+    """The small letters in place of all data, and two changes."""
+    values, letters = strokes
+    series = nc.IrregularSeries.from_list([(np.arange(float(len(v))), v) for v in values])
+    monkeypatch.setattr(defaults, "DATA", {"letters": lambda: defaults.Data(series, np.array(letters), "accuracy")})
+    few = {"max_epochs": 2, "hidden": 4, "width": 4}
+    monkeypatch.setattr(defaults, "CHANGES", {"nothing": few, "more": {**few, "max_epochs": 8}})
+    return series
+
+
+def test_a_line_a_fold_and_change_none_twice(small, tmp_path, capsys):
+    file = tmp_path / "defaults.jsonl"
+    defaults.measure(["letters"], file)
+    lines = read_lines(file)
+    assert [(line["fold"], line["change"]) for line in lines] == [
+        (fold, change) for fold in range(defaults.FOLDS) for change in ("nothing", "more")
+    ]
+    assert {line["epochs"] for line in lines if line["change"] == "more"} == {8}
+    capsys.readouterr()
+    defaults.measure(["letters"], file)
+    assert capsys.readouterr().out == ""
+    assert read_lines(file) == lines
+
+
+def test_differences_are_paired(small):
+    scores = {"nothing": (0.5, 0.6, 0.7), "more": (0.6, 0.6, 0.9)}
+    lines = [
+        {"data": "letters", "change": change, "fold": fold, "score": score, "log_loss": 1.0}
+        for change, row in scores.items()
+        for fold, score in enumerate(row)
+    ]
+    table = defaults.table(lines)
+    assert table.rows == [
+        ["nothing", "60.0 ± 5.8", "1.000 ± 0.000"],
+        ["more", "+10.0 ± 5.8", "+0.000 ± 0.000"],
+    ]
+
+
+def test_every_change_takes_effect(small):
+    for change in ({"NeuralCDE.initial_scale": 0.01}, {"time_in_gaps": True}):
+        with defaults.classifier({**change, "max_epochs": 1, "hidden": 4, "width": 4}, 0) as model:
+            model.fit(small, np.arange(80) % 2)
+        plain = nc.NeuralCDEClassifier(max_epochs=1, hidden=4, width=4, random_state=0).fit(small, np.arange(80) % 2)
+        if "time_in_gaps" in change:
+            assert (
+                model.preparation_.scaler.channel_scales_.time == 1.0 != plain.preparation_.scaler.channel_scales_.time
+            )
+        else:
+            last, other = (list(m.module_.field.parameters())[-2].abs().mean() for m in (model, plain))
+            assert last < 0.1 * other
+
+
+def test_every_change_is_known():
+    known = nc.NeuralCDEClassifier().get_params()
+    for change in defaults.CHANGES.values():
+        assert set(change) <= {*known, "NeuralCDE.initial_scale", "time_in_gaps"}
