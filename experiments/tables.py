@@ -64,7 +64,8 @@ def main_table(experiment: Experiment) -> Table | None:
         for line in read_lines(experiment.file("baseline"))
     }
     if boosted:
-        name = f"gradient boosting on summary statistics ({boosted.get(0.0)} with nothing dropped)"
+        whole = f" ({boosted[0.0]} with nothing dropped)" if 0.0 in boosted else ""
+        name = f"gradient boosting on summary statistics{whole}"
         cells = [cell for value in config["columns"] for cell in ("", boosted.get(value, ""))]
         table.rows.append([name, *cells, "", ""])
     return Table(table.title, [*table.names, "memory, MB, paper", "ours"], table.rows)
