@@ -14,9 +14,9 @@ import torch
 import neuralcde as nc
 from neuralcde.tasks import classification_task, regression_task
 from neuralcde.train import TrainingError, TrainingSettings, outputs_of, train
-from neuralcde.train.checkpoints import write_atomically
 from neuralcde.train.loop import penalised
 from neuralcde.train.state import TrainingState, make_optimizer
+from neuralcde.train.whole_files import write_atomically
 
 
 def problem(count=60, seed=0):

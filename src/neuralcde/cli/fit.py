@@ -18,7 +18,7 @@ from ..estimators import NeuralCDEClassifier, NeuralCDERegressor
 from ..estimators.path_estimator import PathEstimator
 from ..report import record_run
 from ..train import Processes
-from ..train.checkpoints import staged, write_atomically
+from ..train.whole_files import staged, write_atomically
 from .errors import WrongUseError, ends_well
 from .labelled import MOST_CLASSES, all_targets, read_series
 from .options import EstimatorOptions, given, read_config, write_config

@@ -15,7 +15,7 @@ from cyclopts import Parameter
 from ..estimators import NeuralCDEClassifier
 from ..estimators.path_estimator import PathEstimator
 from ..train import TrainingSettings
-from ..train.checkpoints import write_atomically
+from ..train.whole_files import write_atomically
 from .errors import WrongUseError
 
 TYPES: dict[str, Any] = {"class_weight": Literal["balanced"]}

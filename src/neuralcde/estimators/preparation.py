@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..paths import ControlPath, hermite, linear, natural_cubic, rectilinear
 from ..series import IrregularSeries, SeriesScaler
-from ..series.tables import StaticColumn, TableFormat
+from ..series.table_format import StaticColumn, TableFormat
 
 Scheme = Literal["linear", "hermite", "natural_cubic", "rectilinear"]
 SCHEMES = ("linear", "hermite", "natural_cubic", "rectilinear")

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import __version__
 from ..tasks import task_from_config
-from ..train.checkpoints import staged, write_atomically
+from ..train.whole_files import staged, write_atomically
 from .classifier import NeuralCDEClassifier
 from .path_estimator import PathEstimator
 from .preparation import Preparation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..series.tables import TableFormat
+from ..series.table_format import TableFormat
 
 UNITS = (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
 FAR = 50.0  # a clock that starts so many spans away from zero is read from its start

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..series.tables import TableFormat
+from ..series.table_format import TableFormat
 from .clock import unit_of
 from .figure import LINE, Drawing, draw
 from .wording import number

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..tasks import BinaryTask, MulticlassTask, MultilabelTask, RegressionTask
-from ..train.checkpoints import write_atomically
+from ..train.whole_files import write_atomically
 from .bootstrap import intervals, resamples
 from .classes import binary_figures, mistakes, multiclass_figures, multilabel_figures
 from .data import data_facts, data_figures

@@ -19,7 +19,7 @@ from .. import __version__
 from ..estimators.path_estimator import PathEstimator
 from ..series import IrregularSeries
 from ..tasks import BinaryTask, MulticlassTask, RegressionTask, Task
-from ..train.checkpoints import write_atomically
+from ..train.whole_files import write_atomically
 from .summary import summary_of_series, summary_of_targets
 
 LONGEST = 5000  # rows of an example, where there are series as short as that

@@ -28,7 +28,8 @@ from .arrays import (
     read_static,
 )
 from .channels import ChannelScales, Counts, Role, added_channels
-from .tables import Duplicates, StaticColumn, TableFormat, read_long, static_columns, write_long
+from .table_format import StaticColumn, TableFormat
+from .tables import Duplicates, read_long, static_columns, write_long
 
 
 class Padded(NamedTuple):

@@ -1,0 +1,187 @@
+"""Columns of data frames as arrays: ids, times, numbers, static features; and what is said of those that cannot be read."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from .arrays import as_ids
+from .ragged import series_name
+from .table_format import NANOSECONDS, Kind, StaticColumn, TableFormat
+
+Array = NDArray[Any]
+
+REAL = "real numbers of at least 32 bits"
+_TEXT = (nw.String, nw.Categorical, nw.Enum)
+
+
+def series_codes(column: nw.Series[Any]) -> tuple[Array, Array]:
+    """Series numbers in order of first appearance, and the ids they stand for: numbers or text."""
+    missing = column.is_null()
+    if column.dtype.is_float():
+        missing = missing | column.is_nan()
+    if missing.any():
+        raise ValueError(
+            f"column {column.name!r} (id) has missing values, {missing.sum()} of {len(column)}, the first in row "
+            f"{missing.arg_true()[0]}; every row must say which series it is of. Drop those rows, or fill them in."
+        )
+    if isinstance(column.dtype, nw.Object):
+        fix = f"frame[{column.name!r}] = frame[{column.name!r}].astype(str)"
+        items = as_ids(column.to_list(), argument=f"column {column.name!r} (id)", fix=fix)
+        column = nw.new_series(column.name, items.tolist(), backend=column.implementation)
+    if not (column.dtype.is_integer() or column.dtype.is_float()):
+        column = column.cast(nw.String)
+    codes, ids = _in_order_of_appearance(column)
+    return codes, ids.astype(object) if ids.dtype.kind in "OUT" else ids
+
+
+def _in_order_of_appearance(column: nw.Series[Any]) -> tuple[Array, Array]:
+    """Codes 0, 1, ... of the distinct items of a column without nulls, and the items."""
+    changes = (column[1:] != column[:-1]).to_numpy()  # an item is looked up once for each run of it, not for each row
+    starts = np.concatenate((np.arange(min(len(column), 1)), np.flatnonzero(changes) + 1))
+    frame = column[starts].alias("item").to_frame()
+    distinct = frame.unique("item", maintain_order=True).with_row_index("code")
+    matched = frame.with_row_index("row").join(distinct, on="item", how="left")
+    codes = np.empty(len(frame), dtype=np.int32)
+    codes[matched["row"].to_numpy()] = matched["code"].to_numpy()
+    return np.repeat(codes, np.diff(starts, append=len(column))), distinct["item"].to_numpy()
+
+
+def typed(column: nw.Series[Any]) -> nw.Series[Any]:
+    """The column; one of Python numbers or dates (pandas, beside None) with the type it has in other libraries."""
+    if not isinstance(column.dtype, nw.Object):
+        return column
+    there = ~column.is_null().to_numpy()
+    items = column.drop_nulls().to_list()
+    if items and all(
+        isinstance(item, (bool, int, float, Decimal, np.bool_, np.integer, np.floating)) for item in items
+    ):
+        plain = np.full(len(column), np.nan)
+    elif items and all(type(item) is datetime.date for item in items):
+        plain = np.full(len(column), "NaT", dtype="datetime64[us]")
+    else:
+        return column
+    plain[there] = items
+    return nw.new_series(column.name, plain, backend=column.implementation)
+
+
+def as_times(
+    column: nw.Series[Any], unit: str | None, known: TableFormat | None
+) -> tuple[Array, Kind, str | None, str | None]:
+    """Times as float64: numbers as they are, datetimes and durations in `unit` (since 1970, or in length)."""
+    dtype = column.dtype
+    kind: Kind = "number"
+    if isinstance(dtype, (nw.Datetime, nw.Date)):
+        kind = "datetime"
+    elif isinstance(dtype, nw.Duration):
+        kind = "duration"
+    if known is not None and kind != known.kind:
+        raise TypeError(
+            f"column {column.name!r} (time) holds {type_name(column)}, but like= held {known.kind}s; convert the column."
+        )
+    if kind == "number":
+        if unit is not None:
+            raise ValueError(
+                f"unit={unit!r} was given, but column {column.name!r} (time) holds {type_name(column)}; unit is for "
+                "datetimes and durations. Convert the column, or leave unit out."
+            )
+        return as_numbers(column, role="time"), kind, None, None
+    unit = unit or "s"
+    if unit not in NANOSECONDS:
+        raise ValueError(f"unit={unit!r} is not known; choose one of {list(NANOSECONDS)}.")
+    zone = getattr(dtype, "time_zone", None)
+    return _microseconds(column) / (NANOSECONDS[unit] / 1000), kind, unit, zone
+
+
+def _microseconds(column: nw.Series[Any]) -> Array:
+    """Datetimes (since 1970, UTC) and durations in whole microseconds, NaN where there is none."""
+    if isinstance(column.dtype, nw.Date):
+        column = column.cast(nw.Datetime("us"))
+    # as integers in their own unit: other ways are refused by one library, or go through floats in another
+    ticks = column.drop_nulls().cast(nw.Int64).to_numpy()
+    length = NANOSECONDS[getattr(column.dtype, "time_unit", "us")]
+    found = np.full(len(column), np.nan)
+    found[~column.is_null().to_numpy()] = ticks // 1000 if length == 1 else ticks * (length // 1000)
+    return found
+
+
+def is_number(column: nw.Series[Any]) -> bool:
+    """Whether `as_numbers` can read it whatever it holds."""
+    return (column.dtype.is_numeric() and str(column.dtype) != "Float16") or isinstance(column.dtype, nw.Boolean)
+
+
+def type_name(column: nw.Series[Any]) -> str:
+    """The type of a column, in its library's words where narwhals has none."""
+    if not isinstance(column.dtype, nw.Unknown):
+        return str(column.dtype)
+    native = column.to_native()
+    return str(getattr(native, "dtype", None) or getattr(native, "type", "an unknown type"))
+
+
+def as_numbers(column: nw.Series[Any], *, role: str) -> Array:
+    """A numeric or boolean column as float64, NaN where it is null."""
+    if is_number(column):
+        return _as_float64(column)
+    if column.null_count() == len(column):
+        return np.full(len(column), np.nan)  # a column in which nothing was ever observed may have any type
+    wanted = {"time": "numbers, datetimes or durations", "static": f"{REAL} or text"}.get(role, REAL)
+    hint = ", or name it in static=" if role == "channels" and isinstance(column.dtype, _TEXT) else ""
+    example = next(iter(column.drop_nulls().to_list()), None)
+    raise TypeError(
+        f"column {column.name!r} ({role}) holds {type_name(column)}, e.g. {example!r}; expected {wanted}. Convert it{hint}."
+    )
+
+
+def _as_float64(column: nw.Series[Any]) -> Array:
+    # Integers beyond 2**53 lose digits here; as measurements and as times they have none to lose.
+    return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
+
+
+def static_features(
+    column: nw.Series[Any], known: StaticColumn | None, arranged: Any, starts: Array, ids: Array
+) -> tuple[StaticColumn, Array]:
+    """One static column: the number, or the indicators, of each series; NaN, or no indicator, where it is missing."""
+    missing = column.is_null().to_numpy()
+    text = isinstance(column.dtype, _TEXT)
+    if missing.all():
+        if text and known is None:
+            raise ValueError(f"static column {column.name!r} holds nothing; leave it out of static=.")
+        text = known is not None and known.categories is not None
+    elif known is not None and text != (known.categories is not None):
+        before = "numbers" if known.categories is None else f"text, one of {list(known.categories)}"
+        raise TypeError(
+            f"static column {column.name!r} holds {type_name(column)}, but like= held {before}; convert the column."
+        )
+    if not text:
+        number = arranged(as_numbers(column, role="static"))
+        return StaticColumn(column.name), _per_series(column.name, number, None, starts, ids)[:, None]
+    codes, items = _in_order_of_appearance(column.drop_nulls().cast(nw.String))
+    seen = sorted(map(str, items))
+    rank = {item: position for position, item in enumerate(seen)}
+    ranks = np.full(len(column), np.nan)
+    ranks[~missing] = np.array([rank[str(item)] for item in items])[codes]
+    of_series = _per_series(column.name, arranged(ranks), seen, starts, ids)
+    categories = tuple(seen) if known is None or known.categories is None else known.categories
+    feature = {item: position for position, item in enumerate(categories)}
+    features = np.array([*(feature.get(item, -1) for item in seen), -1])  # -1, also where it is missing: no indicator
+    chosen = features[np.where(np.isnan(of_series), len(seen), of_series).astype(int)]
+    return StaticColumn(column.name, categories), (chosen[:, None] == np.arange(len(categories))).astype(float)
+
+
+def _per_series(name: str, column: Array, labels: list[str] | None, starts: Array, ids: Array) -> Array:
+    """The one value of each series, NaN where all are missing."""
+    low, high = np.fmin.reduceat(column, starts), np.fmax.reduceat(column, starts)
+    varies = np.flatnonzero(low < high)
+    if len(varies):
+        found = [float(low[varies[0]]), float(high[varies[0]])]
+        first, second = found if labels is None else [labels[int(position)] for position in found]
+        raise ValueError(
+            f"static column {name!r} varies within series {series_name(ids, int(varies[0]))}: {first!r} and {second!r} (such "
+            f"series in all: {len(varies)}). Make it one value a series, or move it to channels=."
+        )
+    return np.asarray(low)
