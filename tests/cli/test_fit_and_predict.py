@@ -16,6 +16,7 @@ import pytest
 import neuralcde as nc
 from neuralcde.cli import main
 from neuralcde.cli.errors import WrongUseError
+from neuralcde.cli.tables import read_table
 
 pytestmark = pytest.mark.xdist_group("command line")  # they share what is slow to set up
 
@@ -400,3 +401,24 @@ def test_predict_with_a_model_that_was_saved_in_python(table):
     assert done.returncode == 0, done.stderr
     assert pl.read_ipc(table.parent / "python.arrow").columns == ["stay", "prediction", "p_ill", "p_well"]
     assert run("predict", table.parent / "python", table, "--out", table.parent / "x.xlsx").returncode == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "stay,hour,pulse\n007,0.5,80\n007,1.25,\n",
+        "stay\thour\tpulse\n007\t0.5\t80\n007\t1.25\tNA\n",
+        "stay;hour;pulse\n007;0,5;80\n007;1,25;\n",
+        "stay;hour;pulse\n007;0.5;80\n007;1.25;\n",
+    ],
+    ids=["comma", "tab", "decimal comma", "semicolon and point"],
+)
+def test_kinds_of_csv(text, tmp_path):
+    """Cells apart by commas, tabs or semicolons; with semicolons 0,5 is a number, and 0.5 is one too."""
+    file = tmp_path / "table.csv"
+    file.write_text(text)
+    assert read_table(file, id="stay").to_dict(as_series=False) == {
+        "stay": ["007", "007"],
+        "hour": [0.5, 1.25],
+        "pulse": [80, None],
+    }

@@ -214,3 +214,16 @@ def test_gru_ode_stays_bounded(engine):
             parameter.mul_(4)
     states = model.solve(path, save="knots").at_knots
     assert 0.9 < states.abs().max() <= 1 + 1e-9
+
+
+@pytest.mark.filterwarnings("default")  # of the compiler, about itself
+@pytest.mark.parametrize("kind", ["NeuralCDE", "ODERNN"])
+def test_compiled(kind, engine):
+    """torch.compile leaves the solve as it is, and outputs and gradients with it."""
+    path = batch()
+    model = make(next(name for name in VARIANTS if name.startswith(kind)), path.channels, static=2, dtype=torch.float32)
+    expected = model(path)
+    found = torch.compile(model, backend="eager")(path)
+    assert torch.equal(found, expected)
+    leaves = dict(model.named_parameters())
+    assert largest_difference(gradients_of(found, leaves), gradients_of(expected, leaves)) < 1e-6

@@ -30,6 +30,7 @@ from .backsolve import solve_with_adjoint
 from .checks import check_choices, check_problem
 from .gradients import Backprop, Backsolve, Checkpoint, Gradient, as_gradient
 from .loop import Flow, Jump, Problem, solve_plainly
+from .not_compiled import not_compiled
 from .solution import Solution, SolveError, Stats, Status
 from .solvers import Tableau, as_solver
 from .steps import Adaptive, AtKnots, Steps, events_of, fixed_grid, knot_events
@@ -115,6 +116,7 @@ def solve_cde(
     )
 
 
+@not_compiled
 def solve(
     path: ControlPath,
     z0: Float[Tensor, "series hidden"],
