@@ -84,10 +84,10 @@ def _check_options(experiment: Experiment, given: argparse.Namespace) -> None:
 def _show_tables(experiment: Experiment, *, write: bool) -> None:
     texts = [table.markdown() for table in tables(experiment)]
     nothing = f"no results in {experiment.folder} yet; run: python -m experiments {experiment.name}"
-    print("\n".join(texts) or nothing)
     if write:
         for file, text in documents(experiment).items():
             file.write_text(text)
+    print("\n".join(texts) or nothing)
 
 
 def _parser() -> argparse.ArgumentParser:
