@@ -11,8 +11,10 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -31,6 +33,7 @@ from .character_trajectories.run import drop, read
 from .experiment import HERE, Experiment
 from .lines import Line, Lines, read_lines
 from .provenance import provenance
+from .runs import cores
 from .splits import split_positions
 from .tables import Table
 
@@ -39,11 +42,9 @@ FILE, FOLDS = HERE / "defaults.jsonl", 3
 CHANGES: dict[str, dict[str, Any]] = {
     "nothing": {},
     "rate 1e-3": {"learning_rate": 1e-3},
-    "rate 1e-3, 300 epochs": {"learning_rate": 1e-3, "max_epochs": 300},
     "constant rate": {"schedule": "constant"},
     "no average": {"average": 0.0},
     "average 0.995": {"average": 0.995},
-    "patience 60": {"patience": 60},
     "no clipping": {"clip": None},
     "field starts at 0.01": {"NeuralCDE.initial_scale": 0.01},
     "time in mean gaps": {"time_in_gaps": True},
@@ -126,27 +127,35 @@ class TimeInGaps(nc.SeriesScaler):
 
 
 def measure(names: list[str], file: Path = FILE) -> None:
-    """A line for every change, data set and fold that has none yet; a fold of all before the next."""
+    """A line for every change, data set and fold that has none yet, as many at a time as there are cores; fold by fold."""
     made = {name: DATA[name]() for name in names}
-    with Lines(file) as lines:
+    with Lines(file) as lines, ProcessPoolExecutor(cores(), get_context("spawn")) as pool:
         done = {(line["data"], line["change"], line["fold"]) for line in read_lines(file)}
-        for fold, name, change in itertools.product(range(FOLDS), names, CHANGES):
-            if (name, change, fold) in done:
-                continue
-            data = made[name]
-            folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(data.labels, data.labels)
-            training, held = list(folds)[fold]
-            start = time.perf_counter()
-            with classifier(CHANGES[change], fold) as model:
-                model.fit(data.series[training], data.labels[training])
-                score = float(get_scorer(data.score)(model, data.series[held], data.labels[held]))
-                loss = -float(get_scorer("neg_log_loss")(model, data.series[held], data.labels[held]))
-            line = {"data": name, "change": change, "fold": fold, "score": score, "log_loss": loss}
-            line |= {"epochs": model.n_iter_, "seconds": round(time.perf_counter() - start, 1), **provenance()}
-            lines.append(line)
-            print(
-                f"{name}, {change}, fold {fold}: {score:.4f}, log loss {loss:.4f}, {line['seconds']:.0f} s", flush=True
-            )
+        jobs = [job for fold in range(FOLDS) for job in itertools.product(names, CHANGES, [fold]) if job not in done]
+        futures = {
+            pool.submit(measured, made[name], CHANGES[change], fold): {"data": name, "change": change, "fold": fold}
+            for name, change, fold in jobs
+        }
+        for count, future in enumerate(as_completed(futures), 1):
+            what, result = futures[future], future.result()
+            lines.append({**what, **result})
+            print(f"{count}/{len(jobs)}  {what}: {result['score']:.4f}, {result['seconds']:.0f} s", flush=True)
+
+
+def measured(data: Data, change: dict[str, Any], fold: int) -> Line:
+    """Fit on all folds but one, score on that one; the fold is the seed, too."""
+    torch.set_num_threads(1)
+    start = time.perf_counter()
+    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(data.labels, data.labels)
+    training, held = list(folds)[fold]
+    with classifier(change, fold) as model:
+        model.fit(data.series[training], data.labels[training])
+        score, loss = (
+            float(get_scorer(metric)(model, data.series[held], data.labels[held]))
+            for metric in (data.score, "neg_log_loss")
+        )
+    seconds = round(time.perf_counter() - start, 1)
+    return {"score": score, "log_loss": -loss, "epochs": model.n_iter_, "seconds": seconds, **provenance()}
 
 
 def table(lines: list[Line]) -> Table:
