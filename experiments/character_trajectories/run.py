@@ -31,7 +31,9 @@ class Letters(NamedTuple):
 def prepare(config: dict[str, Any], folder: Path, column: float, settings: Settings) -> Parts:
     """Letters without a share `column` of their observations, split and scaled, as paths."""
     letters = read(folder, config["published"])
-    series = drop(letters.strokes, column, seed=settings["data"]["drop_seed"])
+    padded = settings["data"].get("padded", False)
+    strokes = pad(letters.strokes, config["published"]["longest"]) if padded else letters.strokes
+    series = drop(strokes, column, seed=settings["data"]["drop_seed"])
     split = split_positions(letters.labels, settings["data"])
     task = classification_task(letters.labels)
     targets = task.encode(letters.labels)
@@ -72,6 +74,11 @@ def digest(letters: Letters) -> str:
     """What tells the sources apart: they hold the letters in different orders."""
     lengths = [len(stroke) for stroke in letters.strokes]
     return hashlib.sha256(repr((letters.labels.tolist(), lengths)).encode()).hexdigest()[:12]
+
+
+def pad(strokes: list[NDArray[np.float32]], rows: int) -> list[NDArray[np.float32]]:
+    """All of them with so many rows, the last one repeated, as in the released code."""
+    return [np.pad(stroke, ((0, rows - len(stroke)), (0, 0)), mode="edge") for stroke in strokes]
 
 
 def drop(strokes: list[NDArray[np.float32]], share: float, *, seed: int) -> nc.IrregularSeries:

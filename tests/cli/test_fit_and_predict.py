@@ -422,3 +422,9 @@ def test_kinds_of_csv(text, tmp_path):
         "hour": [0.5, 1.25],
         "pulse": [80, None],
     }
+
+
+def test_what_is_quoted_separates_nothing(tmp_path):
+    file = tmp_path / "table.csv"
+    file.write_text('stay,"pulse; at rest; lying; left arm"\n007,80\n')
+    assert read_table(file, id="stay").columns == ["stay", "pulse; at rest; lying; left arm"]

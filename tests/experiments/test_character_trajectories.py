@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from benchmarks.data import folder
-from experiments.character_trajectories.run import Letters, digest, drop, read
+from experiments.character_trajectories.run import Letters, digest, drop, pad, read
 from experiments.experiment import Experiment, Run, merged
 from experiments.models import MODELS, make_model, matched, parameters
 from experiments.runs import changed
@@ -92,6 +92,18 @@ def test_every_model_and_run_sees_the_same_data(pack, config):
             assert torch.equal(mine.source.coefficients, other.source.coefficients)
             assert torch.equal(mine.targets, other.targets)
     assert (len(first.training), len(first.validation), len(first.test)) == (56, 12, 12)
+
+
+def test_padding_repeats_the_last_row_before_rows_are_dropped(pack, config, strokes):
+    experiment = Experiment.find(NAME, config)
+    settings = experiment.settings("neural_cde", variant="published")
+    series = experiment.prepare(pack, Run("neural_cde", 0.5, 0, settings)).test.source.series
+    assert series.lengths.unique().tolist() == [10]
+    padded = pad(strokes[0], 20)
+    assert all(
+        len(stroke) == 20 and (stroke[len(own) :] == own[-1]).all()
+        for stroke, own in zip(padded, strokes[0], strict=True)
+    )
 
 
 def test_scaling_is_learnt_from_training_series_alone(pack, config):

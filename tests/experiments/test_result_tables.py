@@ -79,7 +79,9 @@ def test_variants_have_tables_of_their_own(experiment):
     ours, _, published = tables(experiment)
     assert cells(ours, "GRU-D")[2] == "90.0 (1)"
     assert cells(published, "GRU-D")[2] == "80.0 (1)"
-    assert published.title.startswith("Table 1 with the training and the inputs of the released code: test accuracy")
+    assert published.title.startswith(
+        "Table 1 with the padding, the training and the inputs of the released code: test accuracy"
+    )
 
 
 def test_search_is_sorted_by_validation_accuracy(experiment):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +36,10 @@ def read_table(file: Path, *, id: str | None = None) -> polars.DataFrame:
 def _read_csv(file: Path, id: str | None) -> polars.DataFrame:
     """Types by the first rows; where later ones do not fit, by all of them. Columns of empty cells and numbers are numbers.
 
-    Cells are apart by what is most frequent in the first line: commas, tabs, or semicolons, as where 1,5 is a number.
+    Cells are apart by what is most frequent in the first line, quoted names aside: commas, tabs, or semicolons, as where 1,5 is a number.
     """
     with file.open(encoding="utf-8", errors="replace") as text:
-        separator = max(",;\t", key=text.readline().count)
+        separator = max(",;\t", key=re.sub('"[^"]*"', "", text.readline()).count)
     options: dict[str, Any] = {
         "separator": separator,
         "decimal_comma": separator == ";",
