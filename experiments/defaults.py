@@ -45,10 +45,10 @@ CHANGES: dict[str, dict[str, Any]] = {
     "constant rate": {"schedule": "constant"},
     "no average": {"average": 0.0},
     "average 0.995": {"average": 0.995},
-    "no clipping": {"clip": None},
     "field starts at 0.01": {"NeuralCDE.initial_scale": 0.01},
-    "time in mean gaps": {"time_in_gaps": True},
-    "time in mean gaps, field starts at 0.01": {"time_in_gaps": True, "NeuralCDE.initial_scale": 0.01},
+    "time in mean gaps": {"gaps_in_a_unit": 1.0},
+    "time in ten mean gaps": {"gaps_in_a_unit": 10.0},
+    "time in mean gaps, field starts at 0.01": {"gaps_in_a_unit": 1.0, "NeuralCDE.initial_scale": 0.01},
     "natural cubic": {"path": "natural_cubic"},
     "hermite": {"path": "hermite"},
     "mean over time": {"pool": "mean"},
@@ -111,18 +111,23 @@ def classifier(change: dict[str, Any], seed: int) -> Iterator[nc.NeuralCDEClassi
         if "NeuralCDE.initial_scale" in change:
             model = partial(nc.NeuralCDE, initial_scale=change["NeuralCDE.initial_scale"])
             stack.enter_context(patch(f"{inner}.path_estimator.NeuralCDE", model))
-        if change.get("time_in_gaps"):
-            stack.enter_context(patch(f"{inner}.preparation.SeriesScaler", TimeInGaps))
+        if "gaps_in_a_unit" in change:
+            scaler = partial(TimeInGaps, change["gaps_in_a_unit"])
+            stack.enter_context(patch(f"{inner}.preparation.SeriesScaler", scaler))
         yield nc.NeuralCDEClassifier(random_state=seed, **own)
 
 
 class TimeInGaps(nc.SeriesScaler):
-    """Scaling whose time channel counts mean gaps."""
+    """Scaling whose time channel counts so many mean gaps as one."""
+
+    def __init__(self, gaps: float):
+        super().__init__()
+        self.gaps = gaps
 
     def fit(self, series: nc.IrregularSeries, y: Any = None) -> nc.SeriesScaler:
         """As ever, but for the time channel."""
         super().fit(series, y)
-        self.channel_scales_ = dataclasses.replace(self.channel_scales_, time=1.0)
+        self.channel_scales_ = dataclasses.replace(self.channel_scales_, time=self.gaps)
         return self
 
 
