@@ -214,8 +214,9 @@ def test_debug_shows_where(table, tmp_path):
 def test_a_channel_without_a_value_and_unsorted_rows_work(table):
     file = spoilt(table, "hollow", lambda f: f.with_columns(hollow=pl.lit(None, dtype=pl.Float64)).sort("noise"))
     names = ["--id", "stay", "--time", "hour", "--label", "outcome", "--channels", "pulse", "--channels", "hollow"]
-    done = run("fit", file, *names, "--out", table.parent / "hollow", *SMALL)
+    done = start("fit", file, *names, "--out", table.parent / "hollow", *SMALL)
     assert done.returncode == 0, done.stderr
+    assert "neuralcde: the channels ['hollow'] never vary" in " ".join(done.stderr.split())
 
 
 def test_a_column_of_text_is_left_out_with_a_word(table):
@@ -417,7 +418,7 @@ def test_kinds_of_csv(text, tmp_path):
     """Cells apart by commas, tabs or semicolons; with semicolons 0,5 is a number, and 0.5 is one too."""
     file = tmp_path / "table.csv"
     file.write_text(text)
-    assert read_table(file, id="stay").to_dict(as_series=False) == {
+    assert read_table(file, text=["stay"]).to_dict(as_series=False) == {
         "stay": ["007", "007"],
         "hour": [0.5, 1.25],
         "pulse": [80, None],
@@ -427,4 +428,30 @@ def test_kinds_of_csv(text, tmp_path):
 def test_what_is_quoted_separates_nothing(tmp_path):
     file = tmp_path / "table.csv"
     file.write_text('stay,"pulse; at rest; lying; left arm"\n007,80\n')
-    assert read_table(file, id="stay").columns == ["stay", "pulse; at rest; lying; left arm"]
+    assert read_table(file, text=["stay"]).columns == ["stay", "pulse; at rest; lying; left arm"]
+
+
+def test_a_category_that_looks_like_a_number_stays_text(table):
+    ward = pl.when(pl.col("stay").str.ends_with("1")).then(pl.lit("12")).otherwise(pl.lit("3A"))
+    file = spoilt(table, "wards", lambda f: f.with_columns(ward=ward))
+    out = table.parent / "wards-model"
+    assert run("fit", file, *NAMES, "--static", "ward", "--out", out, *SMALL).returncode == 0
+    few = table.parent / "ward12.csv"
+    pl.read_csv(file, schema_overrides={"ward": pl.String}).filter(pl.col("ward") == "12").write_csv(few)
+    done = run("predict", out, few, "--out", table.parent / "ward12.out.csv")
+    assert done.returncode == 0, done.stderr
+
+
+def test_several_targets_are_columns_of_their_own(tmp_path):
+    X = np.random.default_rng(0).normal(size=(30, 4, 1))
+    series = nc.IrregularSeries.from_padded(X, ids=[f"s{k}" for k in range(30)])
+    few = {"max_epochs": 1, "hidden": 4, "width": 4, "random_state": 0}
+    nc.NeuralCDERegressor(**few).fit(series, X[:, :2, 0]).save(tmp_path / "numbers")
+    nc.NeuralCDEClassifier(**few).fit(series, (X[:, :2, 0] > 0).astype(int)).save(tmp_path / "labels")
+    series.to_long("polars").write_csv(tmp_path / "table.csv")
+    for name, columns in (("numbers", []), ("labels", ["p_0", "p_1"])):
+        done = run("predict", tmp_path / name, tmp_path / "table.csv", "--out", tmp_path / f"{name}.csv")
+        assert done.returncode == 0, done.stderr
+        found = pl.read_csv(tmp_path / f"{name}.csv")
+        assert found.columns == ["id", "prediction_0", "prediction_1", *columns]
+        assert found.height == 30

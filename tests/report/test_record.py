@@ -103,7 +103,8 @@ def test_channels_that_tell_nothing_are_not_drawn(tmp_path):
     series = series_of(60, channels="abcdef")
     values = series.values.clone()
     values[:, [1, 3]] = 7.0
-    fitted("regression", tmp_path, series=dataclasses.replace(series, values=values), intensity=False)
+    with pytest.warns(UserWarning, match=r"\['b', 'd'\] never vary"):
+        fitted("regression", tmp_path, series=dataclasses.replace(series, values=values), intensity=False)
     assert telling_channels(read_run(tmp_path)) == [0, 2, 4, 5]
 
 

@@ -132,7 +132,7 @@ def test_resuming_with_other_data_or_another_model_is_refused(tmp_path):
     flipped = nc.PathDataset(data.source, 1 - data.targets)
     cubic = nc.PathDataset(nc.natural_cubic(data.series), data.targets)
     for other, hidden in ((flipped, 6), (cubic, 6), (data, 7)):
-        with pytest.raises(ValueError, match="data, path or model differ"):
+        with pytest.raises(ValueError, match="data, targets, path or model differ"):
             train(
                 nc.NeuralCDE(2, 1, hidden=hidden, width=8, depth=1),
                 task,

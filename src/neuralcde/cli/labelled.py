@@ -21,7 +21,7 @@ def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any,
     file, id_column, label = Path(known["table"]), known["id"], known["label"]
     if label in (id_column, known["time"]):
         raise WrongUseError(f"--label {label} is the id or the time; name the column that is to be predicted.")
-    frame = read_table(file, id=id_column)
+    frame = read_table(file, text=[id_column])
     need_columns(frame, file, id=id_column, time=known["time"])
     if known.get("per_row"):
         need_columns(frame, file, label=label)
@@ -30,7 +30,7 @@ def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any,
         found = {}
     elif known.get("labels"):
         other = Path(known["labels"])
-        found = _labels_of_series(read_table(other, id=id_column), other, id=id_column, label=label)
+        found = _labels_of_series(read_table(other, text=[id_column]), other, id=id_column, label=label)
     else:
         found = _labels_of_series(frame, file, id=id_column, label=label)
     for option in ("static", "channels"):

@@ -43,15 +43,16 @@ def predict(
     except (FileNotFoundError, ValueError) as reason:
         raise WrongUseError(str(reason)) from reason
     config = read_config(folder / "config.toml") if (folder / "config.toml").exists() else {}
-    id_column = estimator.preparation_.format.id
+    form = estimator.preparation_.format
+    text = [form.id, *(column.name for column in form.static if column.categories is not None)]
     try:
         series = estimator.read_long(
-            read_table(table, id=id_column), duplicates=duplicates or config.get("duplicates", "error")
+            read_table(table, text=text), duplicates=duplicates or config.get("duplicates", "error")
         )
     except (TypeError, ValueError) as reason:
         raise WrongUseError(f"{table}: {reason}") from reason
     label = config.get("label", "prediction")
-    found = prediction_table(estimator, series, estimator._outputs(series), id_column, label)
+    found = prediction_table(estimator, series, estimator._outputs(series), form.id, label)
     if out is None:
         sys.stdout.write(found.write_csv())
     else:

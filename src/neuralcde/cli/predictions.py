@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..estimators.path_estimator import PathEstimator
 from ..series import IrregularSeries
-from ..tasks import BinaryTask, MulticlassTask
+from ..tasks import BinaryTask, MulticlassTask, MultilabelTask
 from .errors import WrongUseError
 
 
@@ -23,7 +23,15 @@ def prediction_table(
     if estimator.per_row:
         columns = dict(series.to_long("polars").select(id_column, series.format.time).to_dict())
     task = estimator.task_
-    columns[label] = task.decode(outputs).tolist()
+    decoded = task.decode(outputs)
+    several = decoded.ndim > 1  # targets or labels, numbered
+    columns |= (
+        {f"{label}_{k}": decoded[:, k].tolist() for k in range(decoded.shape[1])}
+        if several
+        else {label: decoded.tolist()}
+    )
+    if isinstance(task, MultilabelTask):
+        columns |= {f"p_{k}": p.tolist() for k, p in enumerate(task.probabilities(outputs).T)}
     if isinstance(task, BinaryTask | MulticlassTask):
         p = task.probabilities(outputs)
         columns |= {f"p_{name}": p[:, k].tolist() for k, name in enumerate(task.classes)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,14 @@ from .errors import WrongUseError
 ENDINGS = (".csv", ".parquet", ".arrow", ".feather")
 
 
-def read_table(file: Path, *, id: str | None = None) -> polars.DataFrame:
-    """A table from a file, by its ending; ids of a CSV are text, so that 007 stays what it is."""
+def read_table(file: Path, *, text: Sequence[str] = ()) -> polars.DataFrame:
+    """A table from a file, by its ending; `text` are columns of a CSV that are not numbers, so that 007 stays what it is."""
     if not file.exists():
         raise WrongUseError(f"{file} does not exist.")
     ending = _ending(file)
     try:
         if ending == ".csv":
-            frame = _read_csv(file, id)
+            frame = _read_csv(file, text)
         else:
             frame = polars.read_parquet(file) if ending == ".parquet" else polars.read_ipc(file)
     except polars.exceptions.NoDataError:
@@ -33,26 +34,26 @@ def read_table(file: Path, *, id: str | None = None) -> polars.DataFrame:
     return frame
 
 
-def _read_csv(file: Path, id: str | None) -> polars.DataFrame:
+def _read_csv(file: Path, text: Sequence[str]) -> polars.DataFrame:
     """Types by the first rows; where later ones do not fit, by all of them. Columns of empty cells and numbers are numbers.
 
     Cells are apart by what is most frequent in the first line, quoted names aside: commas, tabs, or semicolons, as where 1,5 is a number.
     """
-    with file.open(encoding="utf-8", errors="replace") as text:
-        separator = max(",;\t", key=re.sub('"[^"]*"', "", text.readline()).count)
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        separator = max(",;\t", key=re.sub('"[^"]*"', "", lines.readline()).count)
     options: dict[str, Any] = {
         "separator": separator,
         "decimal_comma": separator == ";",
         "null_values": ["", "NA", "NaN", "nan", "null"],
         "try_parse_dates": True,
-        "schema_overrides": None if id is None else {id: polars.String},
+        "schema_overrides": dict.fromkeys(text, polars.String),
     }
     try:
         frame = polars.read_csv(file, infer_schema_length=10_000, **options)
     except polars.exceptions.ComputeError:
         frame = polars.read_csv(file, infer_schema_length=None, **options)
     for column in frame.iter_columns():
-        if column.name != id and column.dtype == polars.String:
+        if column.name not in text and column.dtype == polars.String:
             numbers = column.cast(polars.Float64, strict=False)
             if numbers.null_count() == column.null_count() and numbers.null_count() < len(column):
                 frame = frame.with_columns(numbers)

@@ -131,5 +131,9 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
         return float(accuracy_score(*self._pairs(X, y), sample_weight=sample_weight))
 
     def predict_proba_at(self, X: Any, times: Any) -> NDArray[Any]:
-        """Probabilities (series, k, classes) at times (k,) shared or (series, k): what is known by then, on causal paths."""
+        """Probabilities (series, k, classes) at times (k,) shared or (series, k), in the units of the table.
+
+        At a row they know the rows up to it, unless path="natural_cubic"; between rows they have seen the next one, too, unless
+        path="rectilinear".
+        """
         return self.task_.probabilities(self._outputs_at(X, times))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from ..series import IrregularSeries, ragged
+from ..tasks import missing_targets
 
 
 def as_series(estimator: Any, X: Any, *, reset: bool) -> IrregularSeries:
@@ -21,12 +22,9 @@ def as_series(estimator: Any, X: Any, *, reset: bool) -> IrregularSeries:
     if isinstance(X, IrregularSeries):
         if len(X) == 0:
             raise ValueError("X has no series; expected at least one.")
-        if reset:
-            estimator.n_features_in_ = X.channels
-        elif X.channels != estimator.n_features_in_:
-            raise ValueError(
-                f"X has {X.channels} channels, but the estimator was fitted with {estimator.n_features_in_}."
-            )
+        if reset:  # what an array looked like that it was fitted on before
+            vars(estimator).pop("n_features_in_", None)
+            vars(estimator).pop("feature_names_in_", None)
         return X
     values = validate_data(
         estimator, X, reset=reset, allow_nd=True, ensure_all_finite="allow-nan", dtype=[np.float64, np.float32]
@@ -35,10 +33,15 @@ def as_series(estimator: Any, X: Any, *, reset: bool) -> IrregularSeries:
         raise ValueError("X contains infinity; write NaN for what was not observed.")
     if values.ndim > 3:
         raise ValueError(f"X must have shape (series, steps) or (series, steps, channels), got {values.shape}.")
-    block = torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
+    if values.ndim == 3 and values.shape[2] > values.shape[1] > 1:
+        raise ValueError(
+            f"X of shape {values.shape} would be {values.shape[1]} steps of {values.shape[2]} channels; the array looks like "
+            "(series, channels, steps). Pass X.swapaxes(1, 2), or confirm the layout: IrregularSeries.from_padded(X, channels=[names])."
+        )
+    block = torch.from_numpy(np.ascontiguousarray(values))
     block = block[:, :, None] if block.ndim == 2 else block
     lengths = torch.full((len(block),), block.shape[1])
-    return IrregularSeries.from_padded(block, lengths=lengths)
+    return IrregularSeries.from_padded(block, lengths=lengths, dtype=block.dtype)
 
 
 def as_targets(y: Any, series: IrregularSeries, *, by_id: bool = True, per_row: bool = False) -> NDArray[Any]:
@@ -59,7 +62,12 @@ def as_targets(y: Any, series: IrregularSeries, *, by_id: bool = True, per_row: 
         y = _looked_up(y, ids)
     if per_row:
         return _targets_of_rows(y, series)
-    targets = np.asarray(y)
+    targets = _as_array(y)
+    if targets.dtype == object and targets.ndim == 1 and missing_targets(targets).any():
+        first = int(missing_targets(targets).argmax())
+        raise ValueError(
+            f"y contains NaN or None: series {ragged.series_name(series.ids, first)} has no target; leave such series out."
+        )
     if targets.ndim == 2 and targets.shape[1] == 1:
         targets = column_or_1d(targets, warn=True)
     if targets.ndim == 0 or len(targets) != len(series):
@@ -73,21 +81,40 @@ def as_targets(y: Any, series: IrregularSeries, *, by_id: bool = True, per_row: 
 def _looked_up(y: Any, ids: list[Any]) -> Any:
     """A pandas object in the order of the ids, where they are its index; as it is, where its index is 0, 1, ..."""
     index = y.index.tolist()
+    counted = index == list(range(len(index)))
+    if counted and len(index) == len(ids) and len(set(ids)) < len(ids):  # series of several tables, each from 0 on
+        return y
     if y.index.is_unique and set(ids) <= set(index):
         return y.loc[ids]
-    if index == list(range(len(index))):
+    if counted:
         return y
     missing = [name for name in ids if name not in set(index)]
+    trouble = f"lacks {len(missing)} of {len(ids)} ids, e.g. {missing[0]!r}" if missing else "has some ids twice"
     raise ValueError(
-        f"y has an index of its own, which lacks {len(missing)} of {len(ids)} ids, e.g. {missing[0]!r}, or has some twice; make "
-        "the ids its index, or pass y.to_numpy() for targets by position."
+        f"y has an index of its own, which {trouble}; make the ids its index, one target each, or pass y.to_numpy() for targets "
+        "by position."
     )
+
+
+def _as_array(y: Any) -> NDArray[Any]:
+    """Numpy's array of targets; NaN and None beside text stay what they are, where numpy would write 'nan' and 'None'."""
+    targets = np.asarray(y)
+    if targets.dtype.kind in "US":
+        items = np.asarray(y, dtype=object)
+        return items if missing_targets(items).any() else targets
+    return targets
 
 
 def _targets_of_rows(y: Any, series: IrregularSeries) -> NDArray[Any]:
     rows = len(series.times)
-    if len(y) == rows and (len(y) != len(series) or np.ndim(y[0]) == 0):
-        return np.asarray(y)
+    if len(y) == rows and (len(y) != len(series) or np.ndim(next(iter(y))) == 0):
+        if hasattr(y, "to_numpy") and not series.format.in_order:
+            raise ValueError(
+                "y is a column with a target a row, but the rows of the table were not in the order of series and time, in which "
+                "the series hold them. Sort the table first; or pass a mapping from id to the targets in the order of time. If y is "
+                "in the order of the series' rows, pass y.to_numpy()."
+            )
+        return _as_array(y)
     if len(y) != len(series):
         raise ValueError(
             f"y has {len(y)} targets, but per_row=True needs one for each of the {rows} rows, or an array for each of the {len(series)} series."
@@ -98,4 +125,5 @@ def _targets_of_rows(y: Any, series: IrregularSeries) -> NDArray[Any]:
                 f"series {ragged.series_name(series.ids, position)} has {length} rows, but y has "
                 f"{'one target' if np.ndim(part) == 0 else f'{len(part)} targets'} for it; per_row=True needs a target for every row."
             )
-    return np.concatenate([np.asarray(part) for part in y])
+    parts = [_as_array(part) for part in y]
+    return np.concatenate([part.astype(object) for part in parts] if any(p.dtype == object for p in parts) else parts)

@@ -155,6 +155,8 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
             Where checkpoints and the history go, and whether to go on from them.
         """
         self._check()
+        if resume and self.random_state is None:
+            raise ValueError("resume=True needs a random_state, the same as in the run that is to go on.")
         series = as_series(self, X, reset=True)
         targets = as_targets(y, series, by_id=series is X, per_row=self.per_row)
         # by way of a list, so that integers beside None are integers again
@@ -277,7 +279,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         )
 
     def _path(self, series: IrregularSeries) -> ControlPath:
-        return self.preparation_.path(self.preparation_.series(series.to(torch.float32))).to(self.device)
+        return self.preparation_.path(self.preparation_.series(series)).to(self.device)
 
     def _outputs(self, X: Any) -> Float[Tensor, "series ..."]:
         check_is_fitted(self, "module_")
@@ -289,7 +291,9 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "module_")
         series = as_series(self, X, reset=False)
         data = self._dataset(series)
-        at = self.preparation_.times(times)
+        asked = self.preparation_.times(times)
+        _check_within(series, asked)
+        at = asked / self.preparation_.scaler.time_scale_
         rows = []
         for start in range(0, len(series), 256):
             part = data[start : start + 256]
@@ -305,6 +309,25 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.three_d_array = True
         tags.non_deterministic = False
         return tags
+
+
+def _check_within(series: IrregularSeries, asked: Tensor) -> None:
+    """Times (k,) or (series, k) must lie in every series, or in their own."""
+    low, high = series.times[series.offsets[:-1]], series.times[series.offsets[1:] - 1]
+    if asked.ndim > 2 or (asked.ndim == 2 and len(asked) != len(series)):
+        raise ValueError(
+            f"times of shape {tuple(asked.shape)} do not fit {len(series)} series; expected (k,) shared, or ({len(series)}, k)."
+        )
+    outside = ((asked < low[:, None]) | (asked > high[:, None]) | asked.isnan()).nonzero()
+    if len(outside):
+        i, j = outside[0].tolist()
+        time, first, last = (
+            series.format.show(float(t)) for t in (asked.expand(len(series), -1)[i, j], low[i], high[i])
+        )
+        raise ValueError(
+            f"times: {time} lies outside series {ragged.series_name(series.ids, i)}, which was observed from {first} to {last}; "
+            f"nothing is extrapolated. Ask each series for times of its own: times of shape ({len(series)}, k)."
+        )
 
 
 def _known(targets: NDArray[Any]) -> NDArray[np.bool_]:

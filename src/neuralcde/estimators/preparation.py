@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import math
+import warnings
 from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..paths import ControlPath, hermite, linear, natural_cubic, rectilinear
@@ -31,6 +35,11 @@ class Preparation:
         How the path runs between observations; "linear" and "hermite" over forward-filled values.
     flagged
         Static features that get a companion which says whether they were observed.
+    use, static_use
+        Factors on the scaled channels and static features: 1; 0 for those that never varied in the training series, NaN for
+        those that were never observed there. Nothing was learnt of these, and nothing is made of them later.
+    dtype
+        Type of the training series' values.
     format
         How the table of the training series looked.
     """
@@ -39,6 +48,9 @@ class Preparation:
     intensity: bool
     scheme: Scheme
     flagged: tuple[int, ...]
+    use: tuple[float, ...]
+    static_use: tuple[float, ...]
+    dtype: Literal["float32", "float64"]
     format: TableFormat
 
     @classmethod
@@ -48,7 +60,16 @@ class Preparation:
             raise ValueError(f"path={scheme!r} is not one of {list(SCHEMES)}.")
         missing = series.static.isnan().any(0)
         flagged = tuple(missing.nonzero()[:, 0].tolist())
-        return cls(SeriesScaler().fit(series), intensity, scheme, flagged, series.format)
+        use, static_use = _use(series.values), _use(series.static)
+        idle = [name for name, factor in zip(series.channel_names, use, strict=True) if factor != 1]
+        if idle:
+            warnings.warn(
+                f"the channels {idle} never vary in the training series; nothing can be learnt of them, and they are left out.",
+                UserWarning,
+                stacklevel=3,
+            )
+        dtype: Literal["float32", "float64"] = "float64" if series.dtype == torch.float64 else "float32"
+        return cls(SeriesScaler().fit(series), intensity, scheme, flagged, use, static_use, dtype, series.format)
 
     @property
     def static_features(self) -> int:
@@ -56,8 +77,18 @@ class Preparation:
         return len(self.scaler.static_names_in_) + len(self.flagged)
 
     def series(self, series: IrregularSeries) -> IrregularSeries:
-        """Scaled, with the channels that were added."""
+        """Scaled, with the channels that were added, in float32; scaling is done in the type that the series have."""
+        if series.format.clock != self.format.clock:
+            raise ValueError(
+                f"the times of X are {series.format.clock}, but the estimator was fitted on {self.format.clock}; read the new "
+                "table as the first one: estimator.read_long(frame)."
+            )
         scaled = self.scaler.transform(series)
+        for name, factors in (("values", self.use), ("static", self.static_use)):
+            if any(factor != 1 for factor in factors):
+                column = getattr(scaled, name)
+                scaled = dataclasses.replace(scaled, **{name: column * column.new_tensor(factors)})
+        scaled = scaled.to(torch.float32)
         if self.flagged:
             flags = (~scaled.static[:, list(self.flagged)].isnan()).to(scaled.static)
             names = tuple(f"{scaled.static_names[k]} observed" for k in self.flagged)
@@ -74,12 +105,13 @@ class Preparation:
         return (natural_cubic if self.scheme == "natural_cubic" else rectilinear)(series)
 
     def times(self, times: Any) -> Tensor:
-        """Times of the user's clock (numbers, datetimes or durations, as in the table) on the models' clock."""
+        """Times that a user asks for (numbers, datetimes or durations, as in the table) as the numbers of `series.times`."""
         asked = np.asarray(times)
         if asked.dtype.kind in "mMO" and self.format.kind != "number":
-            kind = "datetime64[us]" if self.format.kind == "datetime" else "timedelta64[us]"
-            asked = asked.astype(kind).astype(np.int64) / self.format.microseconds
-        return torch.as_tensor(np.asarray(asked, dtype=np.float64)) / self.scaler.time_scale_
+            datetimes = self.format.kind == "datetime"
+            asked = _in_utc(asked, self.format.time_zone) if datetimes else asked.astype("timedelta64[us]")
+            asked = asked.astype(np.int64) / self.format.microseconds
+        return torch.as_tensor(np.asarray(asked, dtype=np.float64))
 
     def to_state(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -88,6 +120,9 @@ class Preparation:
             "intensity": self.intensity,
             "scheme": self.scheme,
             "flagged": list(self.flagged),
+            "use": [None if math.isnan(factor) else factor for factor in self.use],
+            "static_use": [None if math.isnan(factor) else factor for factor in self.static_use],
+            "dtype": self.dtype,
             "format": dataclasses.asdict(self.format),
         }
 
@@ -104,6 +139,9 @@ class Preparation:
             state["intensity"],
             state["scheme"],
             tuple(state["flagged"]),
+            tuple(math.nan if factor is None else factor for factor in state["use"]),
+            tuple(math.nan if factor is None else factor for factor in state["static_use"]),
+            state["dtype"],
             TableFormat(**table),
         )
 
@@ -112,12 +150,32 @@ class Preparation:
         names, static = self.scaler.channel_names_in_, self.scaler.static_names_in_
         return IrregularSeries(
             times=torch.zeros(0, dtype=torch.float64),
-            values=torch.zeros(0, len(names)),
+            values=torch.zeros(0, len(names), dtype=getattr(torch, self.dtype)),
             offsets=torch.zeros(1, dtype=torch.int64),
-            static=torch.zeros(0, len(static)),
+            static=torch.zeros(0, len(static), dtype=getattr(torch, self.dtype)),
             ids=np.zeros(0, dtype=object),
             channel_names=names,
             static_names=static,
             roles=tuple("data" for _ in names),
             format=self.format,
         )
+
+
+def _use(values: Tensor) -> tuple[float, ...]:
+    """A factor a column: 1, 0 where it does not vary, NaN where it was never observed."""
+    observed = (column[~column.isnan()] for column in values.T)
+    return tuple(float((column != column[0]).any()) if len(column) else math.nan for column in observed)
+
+
+def _in_utc(stamps: NDArray[Any], zone: str | None) -> NDArray[Any]:
+    """Datetimes without a zone; those with one in UTC, as the series count them."""
+    items = list(stamps.ravel()) if stamps.dtype == object else []
+    aware = bool(items) and all(getattr(item, "tzinfo", None) is not None for item in items)
+    if aware != (zone is not None):
+        raise ValueError(
+            f"times have {'a' if aware else 'no'} time zone, but the table that was fitted had {zone or 'none'}; "
+            f"{'drop it' if aware else f'say which: .tz_localize({zone!r})'}."
+        )
+    if aware:
+        stamps = np.array([item.astimezone(datetime.UTC).replace(tzinfo=None) for item in items]).reshape(stamps.shape)
+    return stamps.astype("datetime64[us]")

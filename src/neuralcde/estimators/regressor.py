@@ -56,5 +56,9 @@ class NeuralCDERegressor(RegressorMixin, PathEstimator):  # type: ignore[misc]
         return float(r2_score(*self._pairs(X, y), sample_weight=sample_weight))
 
     def predict_at(self, X: Any, times: Any) -> NDArray[Any]:
-        """Predictions (series, k) at times (k,) shared or (series, k): what is known by then, on causal paths."""
+        """Predictions (series, k) at times (k,) shared or (series, k), in the units of the table.
+
+        At a row they know the rows up to it, unless path="natural_cubic"; between rows they have seen the next one, too, unless
+        path="rectilinear".
+        """
         return self.task_.decode(self._outputs_at(X, times))

@@ -23,12 +23,17 @@ from .preparation import Preparation
 from .regressor import NeuralCDERegressor
 
 FORMAT = 1
+OF_ARRAYS = ("n_features_in_", "feature_names_in_")  # what scikit-learn notes of an array or a data frame
 KINDS: dict[str, type[PathEstimator]] = {kind.__name__: kind for kind in (NeuralCDEClassifier, NeuralCDERegressor)}
 
 
 def save(estimator: PathEstimator, folder: Path) -> None:
     """Write the files whole or not at all; `config.json` says which others belong to it."""
     check_is_fitted(estimator, "module_")
+    if type(estimator) not in KINDS.values():
+        raise TypeError(
+            f"only {' and '.join(KINDS)} can be saved, not {type(estimator).__name__}: loading runs no code."
+        )
     weights = {name: value.detach().cpu().contiguous() for name, value in estimator.module_.state_dict().items()}
     contents = {
         "model.safetensors": as_safetensors(weights),
@@ -42,7 +47,7 @@ def save(estimator: PathEstimator, folder: Path) -> None:
         "parameters": _plain(estimator.get_params()),
         "task": estimator.task_.config(),
         "channels": estimator.module_.channels,
-        "n_features_in": int(estimator.n_features_in_),
+        "array": {name: np.asarray(vars(estimator)[name]).tolist() for name in OF_ARRAYS if name in vars(estimator)},
         "history": estimator.history_,
         "best_epoch": estimator.best_epoch_,
         "files": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()},
@@ -58,6 +63,7 @@ def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in parameters.items():
         value = value.item() if isinstance(value, np.generic) else value
+        value = str(value) if isinstance(value, torch.device) else value
         if isinstance(value, dict):
             value = [
                 [key.item() if isinstance(key, np.generic) else key, float(weight)] for key, weight in value.items()
@@ -97,7 +103,9 @@ def load(folder: str | Path, *, device: str = "cpu") -> PathEstimator:
         estimator.device = device
         estimator.task_ = task_from_config(config["task"])
         estimator.preparation_ = Preparation.from_state(preparation)
-        estimator.n_features_in_ = config["n_features_in"]
+        for name in (name for name in OF_ARRAYS if name in config["array"]):
+            value = config["array"][name]
+            setattr(estimator, name, np.array(value, dtype=object) if isinstance(value, list) else value)
         estimator.history_, estimator.best_epoch_ = config["history"], config["best_epoch"]
         estimator.n_iter_, estimator.interrupted_ = len(estimator.history_), False
         if isinstance(estimator, NeuralCDEClassifier):

@@ -74,6 +74,10 @@ class PathModel(nn.Module):
         self.initial = InitialState(initial, channels, static, hidden)
         self.readout = nn.Linear(readout_features or hidden, outputs)
 
+    def extra_repr(self) -> str:
+        """What the modules inside do not tell."""
+        return f"pool={self.pool!r}, solver={self.solver!r}, steps={self.steps!r}"
+
     def flow(self) -> Flow | None:
         """What happens between observations."""
         return None

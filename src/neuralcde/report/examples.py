@@ -79,7 +79,7 @@ def _figure(run: Run, series: IrregularSeries, position: int, role: str, channel
 def path_of(run: Run, series: IrregularSeries) -> tuple[Array, Array]:
     """Times, and the data channels of X in the user's units there; at a knot before and after it."""
     preparation = run.estimator.preparation_
-    prepared = preparation.series(series.to(torch.float32))
+    prepared = preparation.series(series)
     path = preparation.path(prepared)
     knots = path.knots
     inside = torch.linspace(float(knots[0]), float(knots[-1]), DENSE, dtype=torch.float64)[1:-1]

@@ -138,8 +138,7 @@ def _mean_of_each(values: NDArray[Any], counts: NDArray[Any]) -> NDArray[Any]:
 
 def _machine(estimator: PathEstimator, held: IrregularSeries) -> dict[str, Any]:
     with torch.no_grad():
-        path = estimator.preparation_.path(estimator.preparation_.series(held[:1].to(torch.float32)))
-        engine = estimator.module_.solve(path.to(estimator.device)).stats.engine
+        engine = estimator.module_.solve(estimator._path(held[:1])).stats.engine
     return {
         "engine": engine,
         "threads": torch.get_num_threads(),

@@ -95,6 +95,11 @@ def as_times(
     if unit not in NANOSECONDS:
         raise ValueError(f"unit={unit!r} is not known; choose one of {list(NANOSECONDS)}.")
     zone = getattr(dtype, "time_zone", None)
+    if known is not None and (zone is None) != (known.time_zone is None):
+        raise TypeError(
+            f"column {column.name!r} (time) has {'no' if zone is None else 'the'} time zone{'' if zone is None else f' {zone}'}, but "
+            f"like= had {known.time_zone or 'none'}; give both a zone, or neither."
+        )
     return _microseconds(column) / (NANOSECONDS[unit] / 1000), kind, unit, zone
 
 

@@ -261,6 +261,11 @@ class IrregularSeries:
                         f"parts[{position}] has {name} {getattr(part, name)}, but parts[0] has {getattr(head, name)}; make "
                         "them agree."
                     )
+            if part.format.clock != head.format.clock:
+                raise ValueError(
+                    f"parts[{position}] has times that are {part.format.clock}, but those of parts[0] are {head.format.clock}; "
+                    "read them alike: IrregularSeries.from_long(frame, like=parts[0])."
+                )
             if (part.ids.dtype == object) != (head.ids.dtype == object) and len(part) and len(head):
                 raise TypeError(
                     f"parts[{position}] has ids like {ragged.series_name(part.ids, 0)}, but parts[0] like "

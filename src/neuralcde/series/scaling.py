@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from typing import Any, Literal
 
 import torch
@@ -63,8 +64,9 @@ class SeriesScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if len(series) == 0:
             raise ValueError("the scaler cannot be fitted on no series; expected at least one.")
         paper = self.scale == "paper"
-        self.mean_, self.scale_ = _moments(series.values, margin=1e-5 if paper else 0.0)
-        self.static_mean_, self.static_scale_ = _moments(series.static, margin=1e-5 if paper else 0.0)
+        margin = 1e-5 if paper else 0.0
+        self.mean_, self.scale_ = _moments(series.values, series.channel_names, margin=margin)
+        self.static_mean_, self.static_scale_ = _moments(series.static, series.static_names, margin=margin)
         indicators = [c.categories is not None for c in series.format.static for _ in c.feature_names]
         if indicators:
             self.static_mean_[torch.tensor(indicators)] = 0.0
@@ -160,17 +162,28 @@ def _check_series(series: Any) -> None:
 
 
 def _moments(
-    values: Float[Tensor, "rows channels"], *, margin: float
+    values: Float[Tensor, "rows channels"], names: tuple[str, ...], *, margin: float
 ) -> tuple[Float[Tensor, " channels"], Float[Tensor, " channels"]]:
     """Mean and standard deviation of the observed values, float64; scale 1 where a channel does not vary."""
     values = values.detach()
     mean, scale = torch.zeros(2, values.shape[1], dtype=torch.float64)
+    coarse = []
     for channel in range(values.shape[1]):  # one column at a time: a float64 copy of everything might not fit
         column = values[:, channel]
         column = column[~column.isnan()].double()
         if len(column):
             mean[channel] = column.mean()
             scale[channel] = column.std(correction=0)
-            if scale[channel] <= 4 * torch.finfo(values.dtype).eps * column.abs().max():
+            spacing = torch.finfo(values.dtype).eps * column.abs().max()
+            if values.dtype == torch.float32 and bool((column != column[0]).any()) and scale[channel] <= 100 * spacing:
+                coarse.append(names[channel])
+            if scale[channel] <= 4 * spacing:
                 scale[channel] = 0.0  # constant but for rounding
+    if coarse:
+        warnings.warn(
+            f"{coarse} vary so little beside their size that float32 keeps two digits of it, or fewer; build the series with "
+            "dtype=torch.float64, or subtract something first.",
+            UserWarning,
+            stacklevel=4,
+        )
     return mean, torch.where(scale > 0, scale + margin, 1.0)

@@ -38,6 +38,12 @@ class TableFormat:
     time_zone: str | None = None
     static: tuple[StaticColumn, ...] = field(default=())
     backend: str | None = None
+    in_order: bool = True  # whether its rows came by series and time, as the series hold them
+
+    @property
+    def clock(self) -> str:
+        """What a time counts."""
+        return "numbers" if self.kind == "number" else f"datetimes or durations in units of {self.unit!r}"
 
     def show(self, time: float) -> str:
         """A time as the user would write it."""

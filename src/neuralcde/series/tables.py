@@ -89,7 +89,7 @@ def read_long(
         static=np.concatenate([np.empty((len(ids), 0)), *(features for _, features in found)], axis=1),
         channel_names=names,
         format=TableFormat(
-            id, time, kind, unit, zone, tuple(column for column, _ in found), str(table.implementation.value)
+            id, time, kind, unit, zone, tuple(column for column, _ in found), str(table.implementation.value), ordered
         ),
     )
 

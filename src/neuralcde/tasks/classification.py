@@ -69,6 +69,8 @@ class BinaryTask(Task):
     def metrics(self, outputs: Tensor, targets: Tensor) -> dict[str, float]:
         """Area under the ROC curve, average precision, accuracy, log-loss."""
         known = ~targets.isnan()
+        if not known.any():
+            return dict.fromkeys(("auroc", "average_precision", "accuracy", "log_loss"), float("nan"))
         truth, p = targets[known].cpu().numpy().astype(int), self.probabilities(outputs[known])[:, 1]
         both = len(set(truth.tolist())) == 2
         return {
@@ -136,6 +138,8 @@ class MulticlassTask(Task):
     def metrics(self, outputs: Tensor, targets: Tensor) -> dict[str, float]:
         """Accuracy, balanced accuracy, log-loss."""
         known = ~targets.isnan()
+        if not known.any():
+            return dict.fromkeys(("accuracy", "balanced_accuracy", "log_loss"), float("nan"))
         truth, p = targets[known].cpu().numpy().astype(int), self.probabilities(outputs[known])
         found = p.argmax(-1)
         return {
@@ -216,7 +220,7 @@ class MultilabelTask(Task):
                 areas.append(float(roc_auc_score(truth, score)))
         return {
             "auroc": float(np.mean(areas)) if areas else float("nan"),
-            "accuracy": float(np.mean(np.concatenate(right))),
+            "accuracy": float(np.mean(np.concatenate(right))) if any(map(len, right)) else float("nan"),
         }
 
 

@@ -58,9 +58,7 @@ class RegressionTask(Task):
 
     def decode(self, outputs: Tensor) -> NDArray[Any]:
         """In the units of y."""
-        values: NDArray[Any] = (
-            outputs.detach().double().cpu() * torch.tensor(self.scales) + torch.tensor(self.means)
-        ).numpy()
+        values: NDArray[Any] = outputs.detach().double().cpu().numpy() * np.array(self.scales) + np.array(self.means)
         return values[..., 0] if self.flat else values
 
     def metrics(self, outputs: Tensor, targets: Tensor) -> dict[str, float]:

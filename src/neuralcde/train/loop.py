@@ -64,11 +64,11 @@ def train(
     kept = together.agree(lambda: load_state(file) if resume and file is not None and file.exists() else None)
     if file is not None and not resume and together.first:
         file.unlink(missing_ok=True)  # of an earlier run, which nobody should resume by mistake
-    fingerprint = _fingerprint(model, training)
+    fingerprint = _fingerprint(model, task, training, validation)
     if kept is not None:
         if kept.pop("fingerprint") != fingerprint:
             raise ValueError(
-                "cannot resume: data, path or model differ from the run that is to go on; use resume=False."
+                "cannot resume: data, targets, path or model differ from the run that is to go on; use resume=False."
             )
         state.restore(kept)
     result, first = state.result, len(state.result.history)
@@ -224,12 +224,16 @@ def _no_way_on(count: int, path: ControlPath, trouble: str) -> str:
     )
 
 
-def _fingerprint(model: nn.Module, data: PathDataset) -> str:
-    """What a checkpoint belongs to: the model's shape, the paths and the targets."""
-    digest = hashlib.sha256(repr(model).encode())
-    source, series = data.source, data.series
-    tensors = [series.times, series.values, series.offsets, series.static, data.targets]
-    for tensor in [*tensors, source.coefficients if isinstance(source, ControlPath) else None]:
-        if tensor is not None:
+def _fingerprint(model: nn.Module, task: Task, *data: PathDataset | None) -> str:
+    """What a checkpoint belongs to: the model and how it is solved, the task, the paths and the targets.
+
+    Of paths that are built batch by batch the first ones stand for all.
+    """
+    digest = hashlib.sha256(repr((model, task.config())).encode())
+    for part in (part for part in data if part is not None):
+        series = part.series
+        path = part.source if isinstance(part.source, ControlPath) else part.build(series[:8])  # type: ignore[misc]
+        tensors = [series.times, series.values, series.offsets, series.static, part.targets, path.coefficients]
+        for tensor in (tensor for tensor in tensors if tensor is not None):
             digest.update(tensor.detach().cpu().contiguous().numpy().data)
     return digest.hexdigest()

@@ -67,8 +67,11 @@ class TrainingSettings:
     verbose: int = 1
 
     def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, np.generic):  # as searches give them; checkpoints hold plain numbers alone
+                object.__setattr__(self, name, value.item())
         for name in ("max_epochs", "batch_size", "skipped_in_a_row"):
-            if not isinstance(getattr(self, name), int | np.integer) or getattr(self, name) < 1:
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
                 raise ValueError(f"{name} must be an integer of at least 1, got {getattr(self, name)!r}.")
         for name, low, high in (
             ("learning_rate", 0.0, None),
@@ -83,7 +86,7 @@ class TrainingSettings:
                 raise ValueError(
                     f"{name} must lie in [{low:g}, {'inf' if high is None else f'{high:g}'}), got {value!r}."
                 )
-        if self.patience is not None and not (isinstance(self.patience, int | np.integer) and self.patience >= 1):
+        if self.patience is not None and not (isinstance(self.patience, int) and self.patience >= 1):
             raise ValueError(f"patience must be an integer of at least 1, or None for never, got {self.patience!r}.")
         if self.clip is not None and not self.clip > 0:
             raise ValueError(f"clip must be positive or None, got {self.clip!r}.")

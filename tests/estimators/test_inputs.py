@@ -1,0 +1,231 @@
+"""What users hand to an estimator: targets that find their series, units, types and channels that training did not see."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.model_selection import RandomizedSearchCV
+
+import neuralcde as nc
+from neuralcde.estimators.inputs import as_targets
+
+FAST = {"max_epochs": 8, "hidden": 6, "width": 8, "depth": 1, "learning_rate": 1e-2, "random_state": 0}
+RNG = np.random.default_rng(0)
+WALKS = RNG.normal(size=(40, 12, 2)).cumsum(1)
+RISES = WALKS[:, -1, 0] > WALKS[:, 0, 0]
+
+
+def walks(**options):
+    return nc.IrregularSeries.from_padded(WALKS, **options)
+
+
+def test_series_with_repeated_ids_have_targets_by_position():
+    both = nc.IrregularSeries.concat([walks()[:20], walks()[:20]])
+    assert both.ids.tolist() == [*range(20)] * 2
+    np.testing.assert_array_equal(as_targets(pd.Series(range(40)), both), range(40))
+    np.testing.assert_array_equal(as_targets(pd.Series(range(20, 40)), both), [*range(20, 40)] * 2)  # one an id
+
+
+def test_an_index_that_repeats_is_named():
+    y = pd.Series([1, 1, 0], index=["a", "a", "b"])
+    series = nc.IrregularSeries.from_list([([0.0], [[1.0]])] * 2, ids=["a", "b"])
+    with pytest.raises(ValueError, match="which has some ids twice; make the ids its index"):
+        as_targets(y, series)
+
+
+@pytest.mark.parametrize("gone", [float("nan"), None], ids=["NaN", "None"])
+@pytest.mark.parametrize("kind", [list, pd.Series, lambda y: dict(enumerate(y))], ids=["list", "pandas", "mapping"])
+def test_a_missing_label_is_no_class(kind, gone):
+    y = ["up" if rises else "down" for rises in RISES]
+    y[3] = gone
+    with pytest.raises(ValueError, match=r"y contains NaN or None: series 3 has no target"):
+        nc.NeuralCDEClassifier(**FAST).fit(walks(), kind(y))
+
+
+def test_a_missing_label_of_a_row_counts_for_nothing():
+    y = [["up", float("nan"), *["down", "up"] * 5] for _ in range(40)]
+    clf = nc.NeuralCDEClassifier(per_row=True, **FAST).fit(walks(), y)
+    assert clf.classes_.tolist() == ["down", "up"]
+
+
+def test_a_column_of_an_unsorted_table_is_refused_as_targets_of_rows():
+    frame = pd.DataFrame({"id": ["a", "b"] * 6, "t": np.arange(12.0), "x": RNG.normal(size=12), "y": [0, 1] * 6})
+    clf = nc.NeuralCDEClassifier(per_row=True, **FAST)
+    series = nc.IrregularSeries.from_long(frame, id="id", time="t", channels=["x"])
+    with pytest.raises(ValueError, match="not in the order of series and time"):
+        clf.fit(series, frame["y"])
+    table = frame.sort_values(["id", "t"])
+    again = nc.IrregularSeries.from_long(table, id="id", time="t", channels=["x"])
+    assert again == series
+    np.testing.assert_array_equal(
+        clf.fit(again, table["y"]).predict(series), clf.fit(series, [0] * 6 + [1] * 6).predict(series)
+    )
+
+
+def test_validation_without_a_known_target_goes_on():
+    y = np.full((60, 5), np.nan)
+    y[:30, 0], y[:30, 1] = 0, 1
+    X = RNG.normal(size=(60, 5))
+    for seed in range(200):
+        clf = nc.NeuralCDEClassifier(
+            per_row=True, **{**FAST, "random_state": seed, "max_epochs": 2, "validation_fraction": 0.02}
+        )
+        if clf.fit(X, y).history_[0]["validation_accuracy"] != clf.history_[0]["validation_accuracy"]:
+            break
+    else:
+        pytest.fail("no split had an unlabelled validation series")
+    assert len(clf.history_) == 2
+
+
+def test_numbers_far_from_zero_are_predicted_where_they_are():
+    y = WALKS[:, -1, 0] - WALKS[:, 0, 0]
+    near = nc.NeuralCDERegressor(**FAST).fit(walks(), y).predict(walks())
+    far = nc.NeuralCDERegressor(**FAST).fit(walks(), y + 1_700_000_037).predict(walks())
+    np.testing.assert_allclose(far - 1_700_000_037, near, atol=1e-4)
+
+
+def test_channels_far_from_zero_keep_their_digits_in_float64():
+    near = nc.NeuralCDEClassifier(**FAST).fit(WALKS, RISES)
+    far = nc.NeuralCDEClassifier(**FAST).fit(WALKS + 1e8, RISES)
+    np.testing.assert_allclose(far.predict_proba(WALKS + 1e8), near.predict_proba(WALKS), atol=1e-4)
+    frame = pd.DataFrame(
+        {"id": np.repeat(range(40), 12), "t": np.tile(np.arange(12.0), 40), "x": WALKS[..., 0].ravel() + 1e8}
+    )
+    series = nc.IrregularSeries.from_long(frame, id="id", time="t", dtype=torch.float64)
+    assert nc.NeuralCDEClassifier(**FAST).fit(series, RISES).read_long(frame) == series
+    with pytest.warns(UserWarning, match=r"\['x'\] vary so little beside their size that float32"):
+        nc.SeriesScaler().fit(nc.IrregularSeries.from_long(frame.assign(x=frame["x"] - 9e7), id="id", time="t"))
+
+
+def stamped(unit, zone=None):
+    """Walks of one channel, at hours of a day."""
+    hours = pd.Timestamp("2026-01-01", tz=zone) + pd.to_timedelta(np.tile(np.arange(12), 40), unit="h")
+    frame = pd.DataFrame({"id": np.repeat(range(40), 12), "t": hours, "x": WALKS[..., 0].ravel()})
+    return frame, nc.IrregularSeries.from_long(frame, id="id", time="t", unit=unit)
+
+
+def test_another_unit_of_time_is_refused():
+    frame, hours = stamped("h")
+    _, seconds = stamped("s")
+    clf = nc.NeuralCDEClassifier(**FAST).fit(hours, RISES)
+    with pytest.raises(ValueError, match=r"units of 's', but the estimator was fitted on .* units of 'h'.*read_long"):
+        clf.predict(seconds)
+    np.testing.assert_array_equal(clf.predict(clf.read_long(frame)), clf.predict(hours))
+    with pytest.raises(ValueError, match=r"parts\[1\] has times that are .*'s'.* read them alike"):
+        nc.IrregularSeries.concat([hours, seconds])
+
+
+def test_time_zones_are_never_guessed():
+    frame, series = stamped("h", "Europe/Berlin")
+    clf = nc.NeuralCDEClassifier(**FAST).fit(series, RISES)
+    asked = pd.Timestamp("2026-01-01 03:00", tz="Europe/Berlin")
+    found = clf.predict_proba_at(series, [asked])
+    np.testing.assert_array_equal(found, clf.predict_proba_at(series, [asked.tz_convert("Asia/Tokyo")]))
+    np.testing.assert_array_equal(
+        found, clf.predict_proba_at(series, [datetime.datetime(2026, 1, 1, 2, tzinfo=datetime.UTC)])
+    )
+    for naive in ([np.datetime64("2026-01-01T03:00")], [datetime.datetime(2026, 1, 1, 3)]):
+        with pytest.raises(ValueError, match=r"times have no time zone.*Europe/Berlin.*tz_localize"):
+            clf.predict_proba_at(series, naive)
+    with pytest.raises(TypeError, match=r"no time zone, but like= had Europe/Berlin"):
+        clf.read_long(frame.assign(t=frame["t"].dt.tz_localize(None)))
+
+
+def test_times_outside_a_series_are_told_in_its_own_terms():
+    clf = nc.NeuralCDEClassifier(**FAST).fit(WALKS, RISES)
+    with pytest.raises(ValueError, match=r"times: 50\.0 lies outside series 0, which was observed from 0\.0 to 11\.0"):
+        clf.predict_proba_at(WALKS, [5.0, 50.0])
+    with pytest.raises(ValueError, match=r"times of shape \(3, 2\) do not fit 40 series"):
+        clf.predict_proba_at(WALKS, np.ones((3, 2)))
+    _, hours = stamped("h")
+    with pytest.raises(ValueError, match=r"2027-01-01 lies outside .* from 2026-01-01 to 2026-01-01T11"):
+        nc.NeuralCDEClassifier(**FAST).fit(hours, RISES).predict_proba_at(hours, [np.datetime64("2027-01-01")])
+
+
+@pytest.mark.parametrize("before", [np.nan, 500.0], ids=["never observed", "never varies"])
+def test_what_training_did_not_see_changes_nothing(before, tmp_path):
+    training, later = np.array(WALKS), np.array(WALKS)
+    training[:, :, 1], later[:, :, 1] = before, 1e4 + 300 * WALKS[:, :, 1]
+    with pytest.warns(UserWarning, match=r"channels \['x1'\] never vary in the training series"):
+        clf = nc.NeuralCDEClassifier(intensity=True, **FAST).fit(training, RISES)
+    expected = clf.predict_proba(training)
+    np.testing.assert_allclose(clf.predict_proba(later)[:, 1], expected[:, 1], atol=0.0 if np.isnan(before) else 1e-6)
+    clf.save(tmp_path / "model")
+    np.testing.assert_array_equal(nc.load(tmp_path / "model").predict_proba(later), clf.predict_proba(later))
+
+
+def test_arrays_in_another_layout_are_refused():
+    with pytest.raises(ValueError, match=r"looks like \(series, channels, steps\). Pass X.swapaxes\(1, 2\)"):
+        nc.NeuralCDEClassifier(**FAST).fit(WALKS.swapaxes(1, 2), RISES)
+
+
+def test_arrays_and_series_are_the_same_data():
+    on_array = nc.NeuralCDEClassifier(**FAST).fit(WALKS, RISES)
+    series = walks(dtype=torch.float64)
+    np.testing.assert_array_equal(on_array.predict_proba(series), on_array.predict_proba(WALKS))
+    on_series = nc.NeuralCDEClassifier(**FAST).fit(series, RISES)
+    np.testing.assert_array_equal(on_series.predict_proba(WALKS), on_array.predict_proba(WALKS))
+    with pytest.raises(ValueError, match="channels"):
+        on_array.predict(nc.IrregularSeries.from_padded(WALKS[:, :, :1]))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"solver": "euler"},
+        {"substeps": 2},
+        {"pool": "mean"},
+        {"class_weight": {False: 1, True: 50}},
+        {"path": "hermite"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("large", [False, True], ids=["paths", "batch by batch"])
+def test_another_way_to_train_is_not_resumed(change, large, tmp_path, monkeypatch):
+    if large:
+        monkeypatch.setattr("neuralcde.estimators.path_estimator.LARGE", 10)
+    settings = {**FAST, "schedule": "constant", "max_epochs": 2}
+    nc.NeuralCDEClassifier(**settings).fit(WALKS, RISES, folder=tmp_path)
+    with pytest.raises(ValueError, match="cannot resume: data, targets, path or model differ"):
+        nc.NeuralCDEClassifier(**settings, **change).fit(WALKS, RISES, folder=tmp_path, resume=True)
+    more = nc.NeuralCDEClassifier(**{**settings, "max_epochs": 3}).fit(WALKS, RISES, folder=tmp_path, resume=True)
+    assert len(more.history_) == 3
+
+
+def test_resume_needs_a_seed(tmp_path):
+    with pytest.raises(ValueError, match="resume=True needs a random_state"):
+        nc.NeuralCDEClassifier(**{**FAST, "random_state": None}).fit(WALKS, RISES, folder=tmp_path, resume=True)
+
+
+def test_numbers_of_numpy_are_numbers_in_checkpoints_and_searches(tmp_path):
+    settings = {**FAST, "learning_rate": np.float64(1e-2), "patience": np.int64(5), "schedule": "constant"}
+    nc.NeuralCDEClassifier(**settings).fit(WALKS, RISES, folder=tmp_path)
+    clf = nc.NeuralCDEClassifier(**{**settings, "max_epochs": np.int64(9)}).fit(
+        WALKS, RISES, folder=tmp_path, resume=True
+    )
+    assert len(clf.history_) == 9
+    search = RandomizedSearchCV(
+        nc.NeuralCDEClassifier(**{**FAST, "max_epochs": 2}), {"batch_size": np.array([8, 16])}, n_iter=2, cv=2
+    )
+    assert search.fit(WALKS, RISES).best_params_["batch_size"] in (8, 16)
+
+
+def test_a_device_is_saved_and_the_names_of_columns_too(tmp_path):
+    frame = pd.DataFrame(WALKS[:, :, 0], columns=[f"t{k}" for k in range(12)])
+    clf = nc.NeuralCDEClassifier(device=torch.device("cpu"), **FAST).fit(frame, RISES)
+    clf.save(tmp_path / "model")
+    loaded = nc.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(frame), clf.predict_proba(frame))
+    with pytest.raises(ValueError, match="feature names should match"):
+        loaded.predict(frame[frame.columns[::-1]])
+
+
+def test_a_class_of_ones_own_is_not_saved(tmp_path):
+    class Mine(nc.NeuralCDEClassifier):
+        pass
+
+    with pytest.raises(TypeError, match="can be saved, not Mine"):
+        Mine(**FAST).fit(WALKS, RISES).save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
