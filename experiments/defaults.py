@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
@@ -28,6 +28,7 @@ from sklearn.model_selection import StratifiedKFold
 
 import neuralcde as nc
 from neuralcde.cli.icu_table import icu_table
+from neuralcde.series.channels import time_since_start
 
 from .character_trajectories.run import drop, read
 from .experiment import HERE, Experiment
@@ -41,14 +42,13 @@ FILE, FOLDS = HERE / "defaults.jsonl", 3
 # Parameters of the estimator; with a dot, of what it makes.
 CHANGES: dict[str, dict[str, Any]] = {
     "nothing": {},
+    "time of unit variance": {"time_unit": "deviation"},
+    "time in ten mean gaps": {"time_unit": 10.0},
+    "field starts at 0.01": {"NeuralCDE.initial_scale": 0.01},
     "rate 1e-3": {"learning_rate": 1e-3},
     "constant rate": {"schedule": "constant"},
     "no average": {"average": 0.0},
     "average 0.995": {"average": 0.995},
-    "field starts at 0.01": {"NeuralCDE.initial_scale": 0.01},
-    "time in mean gaps": {"gaps_in_a_unit": 1.0},
-    "time in ten mean gaps": {"gaps_in_a_unit": 10.0},
-    "time in mean gaps, field starts at 0.01": {"gaps_in_a_unit": 1.0, "NeuralCDE.initial_scale": 0.01},
     "natural cubic": {"path": "natural_cubic"},
     "hermite": {"path": "hermite"},
     "mean over time": {"pool": "mean"},
@@ -111,23 +111,25 @@ def classifier(change: dict[str, Any], seed: int) -> Iterator[nc.NeuralCDEClassi
         if "NeuralCDE.initial_scale" in change:
             model = partial(nc.NeuralCDE, initial_scale=change["NeuralCDE.initial_scale"])
             stack.enter_context(patch(f"{inner}.path_estimator.NeuralCDE", model))
-        if "gaps_in_a_unit" in change:
-            scaler = partial(TimeInGaps, change["gaps_in_a_unit"])
+        if "time_unit" in change:
+            scaler = partial(OtherTime, change["time_unit"])
             stack.enter_context(patch(f"{inner}.preparation.SeriesScaler", scaler))
         yield nc.NeuralCDEClassifier(random_state=seed, **own)
 
 
-class TimeInGaps(nc.SeriesScaler):
-    """Scaling whose time channel counts so many mean gaps as one."""
+class OtherTime(nc.SeriesScaler):
+    """Scaling whose time channel counts so many mean gaps as one, or is divided by its standard deviation."""
 
-    def __init__(self, gaps: float):
+    def __init__(self, unit: float | Literal["deviation"]):
         super().__init__()
-        self.gaps = gaps
+        self.unit = unit
 
     def fit(self, series: nc.IrregularSeries, y: Any = None) -> nc.SeriesScaler:
         """As ever, but for the time channel."""
         super().fit(series, y)
-        self.channel_scales_ = dataclasses.replace(self.channel_scales_, time=self.gaps)
+        deviation = float(time_since_start(series.times, series.offsets).std(correction=0)) / self.time_scale_
+        unit = deviation if self.unit == "deviation" else self.unit
+        self.channel_scales_ = dataclasses.replace(self.channel_scales_, time=unit)
         return self
 
 

@@ -48,11 +48,11 @@ def test_differences_are_paired(small):
 
 
 def test_every_change_takes_effect(small):
-    for change in ({"NeuralCDE.initial_scale": 0.01}, {"gaps_in_a_unit": 10.0}):
+    for change in ({"NeuralCDE.initial_scale": 0.01}, {"time_unit": 10.0}):
         with defaults.classifier({**change, "max_epochs": 1, "hidden": 4, "width": 4}, 0) as model:
             model.fit(small, np.arange(80) % 2)
         plain = nc.NeuralCDEClassifier(max_epochs=1, hidden=4, width=4, random_state=0).fit(small, np.arange(80) % 2)
-        if "gaps_in_a_unit" in change:
+        if "time_unit" in change:
             assert (
                 model.preparation_.scaler.channel_scales_.time == 10.0 != plain.preparation_.scaler.channel_scales_.time
             )
@@ -64,4 +64,4 @@ def test_every_change_takes_effect(small):
 def test_every_change_is_known():
     known = nc.NeuralCDEClassifier().get_params()
     for change in defaults.CHANGES.values():
-        assert set(change) <= {*known, "NeuralCDE.initial_scale", "gaps_in_a_unit"}
+        assert set(change) <= {*known, "NeuralCDE.initial_scale", "time_unit"}

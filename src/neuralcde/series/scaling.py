@@ -17,6 +17,7 @@ from .irregular_series import IrregularSeries
 
 TENSORS = ("mean_", "scale_", "static_mean_", "static_scale_")
 NAMES = ("channel_names_in_", "static_names_in_")
+LONGEST = 200  # units of the time channel that a series may take
 FITTED = (*TENSORS, *NAMES, "time_scale_", "channel_scales_")
 
 
@@ -31,7 +32,8 @@ class SeriesScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     scale : {"standard", "paper"}, default="standard"
         `"standard"`: times are divided by the mean gap between rows, so that the gaps that flows in time integrate over
-        are near one whatever the unit; the channels that `with_channels` adds get about unit variance (see there).
+        are near one whatever the unit. The time channel that `with_channels` adds counts these gaps, or several as one where
+        a series would count more than 200 on average; counts of observations get about unit variance.
         `"paper"`: values are divided by $\sigma + 10^{-5}$, times and added channels stay raw, as in the paper's code.
 
     Attributes
@@ -82,8 +84,8 @@ class SeriesScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         counts = cumulative_counts(series.observed, series.offsets)
         shared = cumulative_counts(series.observed.any(1, keepdim=True), series.offsets)
         self.channel_scales_ = ChannelScales(
-            # with_channels sees times that are divided by time_scale_ already
-            time=(float(clock.std(correction=0)) / self.time_scale_) or 1.0,
+            # a state that is driven by more and more time runs away; with_channels sees times in mean gaps already
+            time=max(1.0, gaps / len(series) / LONGEST),
             count=max(1.0, float(shared.double().std(correction=0))),
             counts=tuple(max(1.0, float(column.double().std(correction=0))) for column in counts.T),
         )
