@@ -12,6 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
 from neuralcde import IrregularSeries, SeriesScaler
+from neuralcde.series.channels import time_since_start
 from ragged_cases import random_series
 
 nan = float("nan")
@@ -108,14 +109,25 @@ def test_gradients_flow_through_scaling_but_not_through_the_statistics():
 # times -----------------------------------------------------------------------------------------------------------------
 
 
-def test_gaps_are_one_on_average_and_added_channels_have_about_unit_variance():
+def test_gaps_are_one_on_average_and_counts_have_about_unit_variance():
     series = shifted()
     scaled = SeriesScaler().fit_transform(series)
     gaps = torch.cat([one.times.diff() for one in scaled])
     assert gaps.mean().item() == pytest.approx(1)
     shared, each = (scaled.with_channels(counts=counts).values for counts in ("shared", "per_channel"))
-    np.testing.assert_allclose(shared[:, :2].std(0, correction=0), [1.0, 1.0], rtol=1e-6)
-    np.testing.assert_allclose(each[:, :4].std(0, correction=0), [1.0] * 4, rtol=1e-6)
+    np.testing.assert_allclose(shared[:, 0], time_since_start(scaled.times, scaled.offsets), rtol=1e-6)
+    np.testing.assert_allclose(shared[:, 1].std(0, correction=0), 1.0, rtol=1e-6)
+    np.testing.assert_allclose(each[:, 1:4].std(0, correction=0), [1.0] * 3, rtol=1e-6)
+
+
+def test_the_time_of_long_series_is_200_at_most_on_average():
+    lengths = (301, 901)
+    series = IrregularSeries.from_list([(60.0 * np.arange(n), np.zeros(n)) for n in lengths])
+    scaled = SeriesScaler().fit_transform(series)
+    assert scaled.times.diff().max().item() == 1.0
+    ends = scaled.with_channels().values[scaled.offsets[1:] - 1, 0]
+    assert ends.mean().item() == pytest.approx(200)
+    assert (ends[1] / ends[0]).item() == pytest.approx(3)
 
 
 @pytest.mark.parametrize("counts", ["shared", "per_channel"])
