@@ -1,5 +1,6 @@
 """Theorem C.1: whatever an ODE driven by the value of X does, a CDE does too."""
 
+import dataclasses
 import math
 
 import pytest
@@ -8,6 +9,7 @@ from torch import nn
 
 import neuralcde as nc
 from neuralcde.fields import GRUODEField, ODEField
+from neuralcde.series import ChannelScales
 from neuralcde.solve import Flow, solve
 from ragged_cases import SCHEMES, random_series
 from solve_cases import CUBIC, STRAIGHT
@@ -127,7 +129,7 @@ def test_a_clock_at_another_speed():
     """A time channel of slope 1/s, as scaled series have it, needs s h."""
     h, path, z0 = made("squared", "linear")
     raw = random_series(4, count=4, rows=(1, 6), channels=CHANNELS - 1, missing=0.2)
-    scaled = nc.SeriesScaler().fit_transform(raw).with_channels()
+    scaled = dataclasses.replace(nc.SeriesScaler().fit_transform(raw), scales=ChannelScales(time=3.0)).with_channels()
     path = nc.linear(scaled)
     slope = float(path.derivative(path.interval[:, :1])[:, 0, 0].max())
     assert abs(slope - 1) > 0.05

@@ -1,5 +1,6 @@
 """The training loop: it learns, repeats itself to the bit, resumes after a kill, stops early, and says what went wrong."""
 
+import contextlib
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ import torch
 import neuralcde as nc
 from neuralcde.tasks import classification_task, regression_task
 from neuralcde.train import TrainingError, TrainingSettings, outputs_of, train
+from neuralcde.train.interrupts import Interrupts
 from neuralcde.train.loop import penalised
 from neuralcde.train.state import TrainingState, make_optimizer
 from neuralcde.train.whole_files import write_atomically
@@ -332,3 +334,43 @@ def test_regression_of_several_targets():
 def test_wrong_settings_are_named(name, value):
     with pytest.raises(ValueError, match=name):
         replace(SETTINGS, **{name: value})
+
+
+def test_ctrl_c_is_not_lost_in_code_that_drops_errors(monkeypatch):
+    """As where native code calls Python: whatever is raised there is gone. What was set before is set again."""
+    task, data = problem()
+    count, before = 0, signal.getsignal(signal.SIGINT)
+    loss = type(task).loss
+
+    def deaf(self, outputs, targets):
+        nonlocal count
+        count += 1
+        if count == 10:
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+        return loss(self, outputs, targets)
+
+    monkeypatch.setattr(type(task), "loss", deaf)
+    result = train(nc.NeuralCDE(2, 1, hidden=6, width=8, depth=1), task, data, None, replace(SETTINGS, max_epochs=50))
+    assert result.interrupted
+    assert count == 10
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_the_second_ctrl_c_is_raised_at_once():
+    with Interrupts() as interrupts:
+        signal.raise_signal(signal.SIGINT)
+        assert interrupts.asked
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_signals_that_somebody_else_handles_are_left_alone():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with Interrupts() as interrupts:
+            signal.raise_signal(signal.SIGINT)
+            interrupts.check()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)

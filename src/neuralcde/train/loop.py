@@ -20,6 +20,7 @@ from ..solve import SolveError
 from ..tasks import Task
 from .channel_dropout import drop_channels
 from .checkpoints import load_state, save_state, write_history
+from .interrupts import Interrupts
 from .processes import Processes
 from .progress import Progress
 from .settings import TrainingSettings
@@ -72,13 +73,14 @@ def train(
             )
         state.restore(kept)
     result, first = state.result, len(state.result.history)
-    with Progress(settings.max_epochs, first, verbose=settings.verbose if together.first else 0) as progress:
+    verbose = settings.verbose if together.first else 0
+    with Interrupts() as interrupts, Progress(settings.max_epochs, first, verbose=verbose) as progress:
         try:
             for epoch in range(first, settings.max_epochs):
                 if state.stalled:
                     break
                 start = time.perf_counter()
-                loss = _epoch(state, task, training, epoch, together)
+                loss = _epoch(state, task, training, epoch, together, interrupts)
                 row: dict[str, Any] = {"epoch": epoch, "loss": loss, "rate": state.rate}
                 if validation is not None:
                     outputs, targets = outputs_of(state.judged, validation, settings.batch_size * 4, together)
@@ -91,6 +93,7 @@ def train(
                     save_state(file, state.to_dict() | {"fingerprint": fingerprint})
                     write_history(file.parent / "history.jsonl", result.history)
                 progress.epoch(row, task.metric)
+                interrupts.check()
         except KeyboardInterrupt:
             if result.best_epoch < 0:
                 raise
@@ -126,7 +129,9 @@ def _at(data: PathDataset) -> Literal["knots"] | None:
     return "knots" if data.per_row else None
 
 
-def _epoch(state: TrainingState, task: Task, training: PathDataset, epoch: int, together: Processes) -> float:
+def _epoch(
+    state: TrainingState, task: Task, training: PathDataset, epoch: int, together: Processes, interrupts: Interrupts
+) -> float:
     """One pass over the data, in an order that depends on seed and epoch alone; the mean loss.
 
     A batch is shared among the processes, and every share's mean counts by how many targets it is of: the gradient is that of
@@ -138,6 +143,7 @@ def _epoch(state: TrainingState, task: Task, training: PathDataset, epoch: int, 
     total, count = 0.0, 0.0
     order = torch.randperm(len(training), generator=generator)
     for path, targets, mine in _batches(training, order, settings.batch_size, together):
+        interrupts.check()
         if settings.channel_dropout:
             path = drop_channels(path, settings.channel_dropout, generator)
         state.optimizer.zero_grad(set_to_none=True)

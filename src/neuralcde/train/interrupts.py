@@ -1,0 +1,43 @@
+"""Ctrl-C that is never lost."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+
+
+class Interrupts:
+    """Ctrl-C as a note that is read between batches, while the context lasts.
+
+    Raised where it happens, about one KeyboardInterrupt in ten is lost in native code that calls Python and drops its errors.
+    The second Ctrl-C is raised at once. Signals are left alone outside of the main thread, and where somebody else handles them.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def check(self) -> None:
+        """Raise what was noted."""
+        if self.asked:
+            raise KeyboardInterrupt
+
+    def __enter__(self) -> Interrupts:
+        self._ours = (
+            threading.current_thread() is threading.main_thread()
+            and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        )
+        if self._ours:
+            signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
