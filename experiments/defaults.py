@@ -170,7 +170,7 @@ def table(lines: list[Line]) -> Table:
     scores = {(line["data"], line["change"], line["fold"]): line for line in lines}
     names = [name for name in DATA if any(line["data"] == name for line in lines)]
     rows = []
-    for change in CHANGES:
+    for change in (change for change in CHANGES if any(line["change"] == change for line in lines)):
         row = [change]
         for name, key in itertools.product(names, ("score", "log_loss")):
             folds = [
@@ -184,8 +184,8 @@ def table(lines: list[Line]) -> Table:
         rows.append(row)
     heads = [f"{name}, {key}" for name, key in itertools.product(names, ("score in %", "log loss"))]
     title = (
-        f"The estimators' defaults, and one change at a time: accuracy (letters) or area under the curve on {FOLDS} held-out folds, "
-        "differences to the defaults on the same folds ± standard error"
+        f"The estimators' defaults, and one change at a time: accuracy (letters) or area under the curve on held-out folds (so many of "
+        f"{FOLDS}), differences to the defaults on the same folds ± standard error"
     )
     return Table(title, ["change", *heads], rows)
 
@@ -194,7 +194,7 @@ def _text(values: list[float], sign: str, digits: int) -> str:
     if not values:
         return ""
     error = f" ± {statistics.stdev(values) / len(values) ** 0.5:.{digits}f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):{sign}.{digits}f}{error}"
+    return f"{statistics.mean(values):{sign}.{digits}f}{error} ({len(values)})"
 
 
 if __name__ == "__main__":

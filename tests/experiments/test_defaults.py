@@ -42,8 +42,8 @@ def test_differences_are_paired(small):
     ]
     table = defaults.table(lines)
     assert table.rows == [
-        ["nothing", "60.0 ± 5.8", "1.000 ± 0.000"],
-        ["more", "+10.0 ± 5.8", "+0.000 ± 0.000"],
+        ["nothing", "60.0 ± 5.8 (3)", "1.000 ± 0.000 (3)"],
+        ["more", "+10.0 ± 5.8 (3)", "+0.000 ± 0.000 (3)"],
     ]
 
 
