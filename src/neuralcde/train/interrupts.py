@@ -10,7 +10,7 @@ from types import FrameType, TracebackType
 class Interrupts:
     """Ctrl-C as a note that is read between batches, while the context lasts.
 
-    Raised where it happens, about one KeyboardInterrupt in ten is lost in native code that calls Python and drops its errors.
+    Raised where it happens, a KeyboardInterrupt is lost now and then, in native code that calls Python and drops its errors.
     The second Ctrl-C is raised at once. Signals are left alone outside of the main thread, and where somebody else handles them.
     """
 
