@@ -242,12 +242,15 @@ def test_files_of_two_models_are_not_mixed(tmp_path):
         nc.load(tmp_path / "1")
 
 
-def test_foreign_and_newer_folders(tmp_path):
+def test_foreign_newer_and_older_folders(tmp_path):
     fitted = nc.NeuralCDEClassifier(**{**FAST, "max_epochs": 1}).fit(SERIES, Y)
     fitted.save(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"format": 99}))
     with pytest.raises(ValueError, match="newer format"):
+        nc.load(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(config | {"format": 1}))
+    with pytest.raises(ValueError, match=r"older version.*fit and save again"):
         nc.load(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({"some": "model"}))
     with pytest.raises(ValueError, match="does not hold an estimator of neuralcde"):

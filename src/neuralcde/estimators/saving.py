@@ -22,7 +22,7 @@ from .path_estimator import PathEstimator
 from .preparation import Preparation
 from .regressor import NeuralCDERegressor
 
-FORMAT = 1
+FORMAT = 2
 OF_ARRAYS = ("n_features_in_", "feature_names_in_")  # what scikit-learn notes of an array or a data frame
 KINDS: dict[str, type[PathEstimator]] = {kind.__name__: kind for kind in (NeuralCDEClassifier, NeuralCDERegressor)}
 
@@ -81,7 +81,7 @@ def load(folder: str | Path, *, device: str = "cpu") -> PathEstimator:
     FileNotFoundError
         Where there is no such folder, or a file of it is missing.
     ValueError
-        Where it is damaged, was not written by us, or by a newer version.
+        Where it is damaged, was not written by us, or by a newer or a much older version.
     """
     folder = Path(folder)
     config, preparation = _read_json(folder, "config.json"), _read_json(folder, "preprocess.json")
@@ -91,6 +91,10 @@ def load(folder: str | Path, *, device: str = "cpu") -> PathEstimator:
         raise ValueError(
             f"{folder} was written by neuralcde {config.get('neuralcde')}, in a newer format ({config['format']}, this version reads up "
             f"to {FORMAT}); update neuralcde."
+        )
+    if config["format"] < FORMAT:
+        raise ValueError(
+            f"{folder} was written by an older version, in a format that is no longer read; fit and save again."
         )
     weights = _read_weights(folder)
     for name, digest in config.get("files", {}).items():
