@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -429,6 +430,28 @@ def test_what_is_quoted_separates_nothing(tmp_path):
     file = tmp_path / "table.csv"
     file.write_text('stay,"pulse; at rest; lying; left arm"\n007,80\n')
     assert read_table(file, text=["stay"]).columns == ["stay", "pulse; at rest; lying; left arm"]
+
+
+@pytest.mark.parametrize(
+    ("dates", "unclear"),
+    [
+        (["03/04/2024", "05/04/2024"], True),
+        (["", "3.4.2024 10:00"], True),
+        (["13/04/2024", "05/04/2024"], False),
+        (["2024-04-03", "2024-04-05"], False),
+    ],
+)
+def test_day_or_month_first(dates, unclear, tmp_path):
+    file = tmp_path / "table.csv"
+    file.write_text("\n".join(["stay,at", *(f"a,{date}" for date in dates)]))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        read_table(file)
+    said = [str(warning.message) for warning in caught]
+    assert len(said) == unclear
+    if unclear:
+        assert dates[1] in said[0] or dates[0] in said[0]
+        assert "'at' are read with the day first" in said[0]
 
 
 def test_a_category_that_looks_like_a_number_stays_text(table):

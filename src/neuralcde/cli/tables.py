@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,28 @@ def _read_csv(file: Path, text: Sequence[str]) -> polars.DataFrame:
             numbers = column.cast(polars.Float64, strict=False)
             if numbers.null_count() == column.null_count() and numbers.null_count() < len(column):
                 frame = frame.with_columns(numbers)
+    _warn_of_day_or_month(frame, file, options)
     return frame
+
+
+def _warn_of_day_or_month(frame: polars.DataFrame, file: Path, options: dict[str, Any]) -> None:
+    """Say how dates were read that make sense with the day or with the month first, where no day beyond the 12th tells."""
+    unclear = [c.name for c in frame.select(polars.selectors.temporal()).iter_columns() if _days_up_to_12(c)]
+    if not unclear:
+        return
+    plain = {**options, "try_parse_dates": False, "schema_overrides": dict.fromkeys(unclear, polars.String)}
+    for column in polars.read_csv(file, columns=unclear, n_rows=1000, **plain).iter_columns():
+        example = next(iter(column.drop_nulls()), "")
+        if re.match(r"\d{1,2}\D", example):
+            warnings.warn(
+                f"{file}: dates such as {example} in column {column.name!r} are read with the day first. If the month is first, write "
+                "them as 2024-12-31.",
+                stacklevel=2,
+            )
+
+
+def _days_up_to_12(column: polars.Series) -> bool:
+    return column.dtype != polars.Time and bool((column.drop_nulls().dt.day() <= 12).all())
 
 
 def write_table(frame: polars.DataFrame, file: Path) -> None:
