@@ -291,7 +291,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "module_")
         series = as_series(self, X, reset=False)
         data = self._dataset(series)
-        asked = self.preparation_.times(times)
+        asked = torch.from_numpy(self.preparation_.format.numbers(times))
         _check_within(series, asked)
         at = asked / self.preparation_.scaler.time_scale_
         rows = []

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import math
 import warnings
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..paths import ControlPath, hermite, linear, natural_cubic, rectilinear
@@ -104,15 +102,6 @@ class Preparation:
             return hermite(series, fill="forward")
         return (natural_cubic if self.scheme == "natural_cubic" else rectilinear)(series)
 
-    def times(self, times: Any) -> Tensor:
-        """Times that a user asks for (numbers, datetimes or durations, as in the table) as the numbers of `series.times`."""
-        asked = np.asarray(times)
-        if asked.dtype.kind in "mMO" and self.format.kind != "number":
-            datetimes = self.format.kind == "datetime"
-            asked = _in_utc(asked, self.format.time_zone) if datetimes else asked.astype("timedelta64[us]")
-            asked = asked.astype(np.int64) / self.format.microseconds
-        return torch.as_tensor(np.asarray(asked, dtype=np.float64))
-
     def to_state(self) -> dict[str, Any]:
         """As JSON can hold it."""
         return {
@@ -165,17 +154,3 @@ def _use(values: Tensor) -> tuple[float, ...]:
     """A factor a column: 1, 0 where it does not vary, NaN where it was never observed."""
     observed = (column[~column.isnan()] for column in values.T)
     return tuple(float((column != column[0]).any()) if len(column) else math.nan for column in observed)
-
-
-def _in_utc(stamps: NDArray[Any], zone: str | None) -> NDArray[Any]:
-    """Datetimes without a zone; those with one in UTC, as the series count them."""
-    items = list(stamps.ravel()) if stamps.dtype == object else []
-    aware = bool(items) and all(getattr(item, "tzinfo", None) is not None for item in items)
-    if aware != (zone is not None):
-        raise ValueError(
-            f"times have {'a' if aware else 'no'} time zone, but the table that was fitted had {zone or 'none'}; "
-            f"{'drop it' if aware else f'say which: .tz_localize({zone!r})'}."
-        )
-    if aware:
-        stamps = np.array([item.astimezone(datetime.UTC).replace(tzinfo=None) for item in items]).reshape(stamps.shape)
-    return stamps.astype("datetime64[us]")

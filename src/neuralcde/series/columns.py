@@ -134,7 +134,7 @@ def as_numbers(column: nw.Series[Any], *, role: str) -> Array:
         return _as_float64(column)
     if column.null_count() == len(column):
         return np.full(len(column), np.nan)  # a column in which nothing was ever observed may have any type
-    wanted = {"time": "numbers, datetimes or durations", "static": f"{REAL} or text"}.get(role, REAL)
+    wanted = {"time": "numbers, datetimes (2024-12-31 12:00) or durations", "static": f"{REAL} or text"}.get(role, REAL)
     hint = ", or name it in static=" if role == "channels" and isinstance(column.dtype, _TEXT) else ""
     example = next(iter(column.drop_nulls().to_list()), None)
     raise TypeError(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 Kind = Literal["number", "datetime", "duration"]
 
@@ -54,7 +56,29 @@ class TableFormat:
         stamp = np.datetime64(round(time * self.microseconds), "us")
         return str(np.datetime_as_string(stamp, unit="auto")) + ("Z" if self.time_zone else "")
 
+    def numbers(self, times: Any) -> NDArray[np.float64]:
+        """Times that a user writes (numbers, datetimes or durations, as in the table) as the numbers that series hold."""
+        asked = np.asarray(times)
+        if asked.dtype.kind in "mMO" and self.kind != "number":
+            stamps = _in_utc(asked, self.time_zone) if self.kind == "datetime" else asked.astype("timedelta64[us]")
+            asked = stamps.astype(np.int64) / self.microseconds
+        return np.asarray(asked, dtype=np.float64)
+
     @property
     def microseconds(self) -> float:
         """The length of `unit`."""
         return NANOSECONDS[self.unit or "s"] / 1000
+
+
+def _in_utc(stamps: NDArray[Any], zone: str | None) -> NDArray[Any]:
+    """Datetimes without a zone; those with one in UTC, as the series count them."""
+    items = list(stamps.ravel()) if stamps.dtype == object else []
+    aware = bool(items) and all(getattr(item, "tzinfo", None) is not None for item in items)
+    if aware != (zone is not None):
+        raise ValueError(
+            f"times have {'a' if aware else 'no'} time zone, but the table that was fitted had {zone or 'none'}; "
+            f"{'drop it' if aware else f'say which: .tz_localize({zone!r})'}."
+        )
+    if aware:
+        stamps = np.array([item.astimezone(datetime.UTC).replace(tzinfo=None) for item in items]).reshape(stamps.shape)
+    return stamps.astype("datetime64[us]")
