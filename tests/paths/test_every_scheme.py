@@ -386,3 +386,9 @@ def test_repr():
     assert (
         repr(nc.hermite(random_series(0, count=2))) == "ControlPath(hermite, 2 series, 3 channels, 17 pieces, float64)"
     )
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_what_is_not_a_series_is_named(scheme):
+    with pytest.raises(TypeError, match=r"series must be an IrregularSeries, got ndarray; make one"):
+        SCHEMES[scheme](np.zeros((3, 2)))

@@ -205,3 +205,16 @@ def test_single_precision():
     assert found.last.dtype == torch.float32
     fine = nc.solve_cde(path, field, z0, solver="tsit5", steps=nc.AtKnots(substeps=50))
     torch.testing.assert_close(found.last, fine.last, rtol=1e-3, atol=1e-3)
+
+
+def test_nothing_tolerated_where_nothing_happens():
+    """A state that is and stays zero has no error, whatever is tolerated."""
+    path = nc.linear(nc.IrregularSeries.from_list([([0.0, 1.0, 3.0], [[0.0], [2.0], [5.0]])]))
+    still = nc.solve_cde(
+        path,
+        lambda t, z: torch.zeros(len(z), 2, 1),
+        torch.zeros(1, 2),
+        solver="tsit5",
+        steps=nc.Adaptive(rtol=1e-6, atol=0.0),
+    )
+    assert still.stats.rejected.tolist() == [0]

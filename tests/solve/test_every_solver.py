@@ -202,3 +202,10 @@ def test_order_conditions(solver):
         for power, exact in ((1, True), (2, True), (3, True), (4, False)):
             off = sum(b * c**power for b, c in zip(method.b_error, method.c, strict=True))
             assert (abs(off) < 1e-12) == exact
+
+
+def test_a_tableau_of_lists():
+    own = nc.Tableau("own", 2, "", a=[[], [1.0], [0.5, 0.5]], b=[0.5, 0.5], c=[0, 1, 1], b_error=[0.5, -0.5, 0])
+    assert own.first_same_as_last
+    path = nc.linear(nc.IrregularSeries.from_list([([0.0, 1.0, 3.0], [[0.0], [2.0], [5.0]])]))
+    assert nc.solve_cde(path, lambda t, z: torch.ones(len(z), 1, 1), torch.zeros(1, 1), solver=own).last.item() == 5

@@ -1,5 +1,6 @@
 """Vector fields and cells: how the state moves between observations, and what an observation does to it."""
 
+from .as_cde import ODEAsCDE as ODEAsCDE
 from .as_cde import as_cde as as_cde
 from .cells import DecayGRUCell as DecayGRUCell
 from .cells import GRUCell as GRUCell

@@ -166,7 +166,10 @@ class PathModel(nn.Module):
 
 
 def mean_over_time(states: Float[Tensor, "rows features"], path: ControlPath) -> Float[Tensor, "series features"]:
-    r"""$\frac{1}{t_n - t_0} \int z \, \mathrm{d}t$ by the trapezoidal rule between rows; z itself for a series of one row."""
+    r"""$\frac{1}{t_n - t_0} \int z \, \mathrm{d}t$ by the trapezoidal rule between rows; z itself for a series of one row.
+
+    Where z jumps at rows, the states are those after the jumps: a weighted mean of what the model knew at its observations.
+    """
     offsets, times = path.series.offsets, path.knots
     first, last = offsets[:-1], offsets[1:] - 1
     gap = times.diff().index_fill(0, last[:-1], 0.0) / 2 if len(times) else times

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Literal
 
 import torch
@@ -93,7 +92,7 @@ class ControlPath:
         offsets = self.series.offsets
         return torch.stack([self.knots[offsets[:-1]], self.knots[offsets[1:] - 1]], dim=1)
 
-    @functools.cached_property
+    @property
     def piece_offsets(self) -> Int[Tensor, "bounds"]:
         """Where the pieces of each series start, and their number at the end."""
         return piece_offsets(self.series.offsets, self.pieces_per_gap)

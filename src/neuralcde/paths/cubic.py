@@ -11,6 +11,7 @@ from torch import Tensor
 
 from .._native import kernels
 from .._native.once import once_differentiable
+from .._native.transforms import transformed
 from ..series import IrregularSeries
 from .pieces import in_blocks, own_gaps, piece_offsets
 
@@ -21,7 +22,7 @@ def cubic_pieces(
     series: IrregularSeries, kind: Literal["natural", "backward"], find_slopes: FindSlopes
 ) -> Float[Tensor, "pieces 4 channels"]:
     """The coefficients of every piece, by the kernel for this kind of slopes, or in torch with `find_slopes`."""
-    if kernels is not None and series.device.type == "cpu":
+    if kernels is not None and series.device.type == "cpu" and not transformed():
         return _Native.apply(series.times, series.values, series.offsets, kind)  # type: ignore[no-untyped-call, no-any-return]
     return in_blocks(series, 4, lambda part: in_torch(part, find_slopes))
 
@@ -58,10 +59,10 @@ class _Native(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, times: Tensor, values: Tensor, offsets: Int[Tensor, "bounds"], kind: str) -> Tensor:
         assert kernels is not None
+        ctx.save_for_backward(times, values, offsets)
         times, values, offsets = times.detach().contiguous(), values.detach().contiguous(), offsets.contiguous()
         coefficients = values.new_empty(int(piece_offsets(offsets, 1)[-1]), 4, values.shape[1])
         kernels.cubic(times, values, offsets, kind, coefficients, torch.get_num_threads())
-        ctx.save_for_backward(times, values, offsets)
         ctx.kind = kind
         return coefficients
 
@@ -72,7 +73,7 @@ class _Native(torch.autograd.Function):
     )
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, None, None]:
         assert kernels is not None
-        times, values, offsets = ctx.saved_tensors
+        times, values, offsets = (part.detach().contiguous() for part in ctx.saved_tensors)
         to_values = torch.empty_like(values)
         to_times = torch.empty_like(times) if ctx.needs_input_grad[0] else None
         gradient, threads = gradient.contiguous(), torch.get_num_threads()

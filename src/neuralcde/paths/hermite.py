@@ -11,7 +11,7 @@ from torch import Tensor
 from ..series import IrregularSeries
 from .control_path import ControlPath
 from .cubic import cubic_pieces
-from .pieces import check_fill, forward_filled, in_blocks
+from .pieces import check_fill, check_series, forward_filled, in_blocks
 from .sweeps import neighbours
 
 
@@ -54,6 +54,7 @@ def hermite(series: IrregularSeries, *, fill: Literal["interpolate", "forward"] 
     >>> path.derivative([0.0, 1.0, 2.0]).flatten().tolist()
     [1.0, 1.0, 0.0]
     """
+    check_series(series)
     check_fill(fill)
     if fill == "interpolate":
         return ControlPath(series, cubic_pieces(series, "backward", backward_slopes), 1, "hermite", "none")

@@ -9,9 +9,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from .._native import kernels
+from .._native.transforms import transformed
 from ..series import IrregularSeries
 from .control_path import ControlPath
-from .pieces import check_fill, first_rows, forward_filled, in_blocks, own_gaps, piece_offsets
+from .pieces import check_fill, check_series, first_rows, forward_filled, in_blocks, own_gaps, piece_offsets
 
 
 def linear(series: IrregularSeries, *, fill: Literal["interpolate", "forward"] = "interpolate") -> ControlPath:
@@ -51,10 +52,11 @@ def linear(series: IrregularSeries, *, fill: Literal["interpolate", "forward"] =
     >>> nc.linear(series).evaluate(1.0).item(), nc.linear(series, fill="forward").evaluate(1.0).item()
     (2.0, 0.0)
     """
+    check_series(series)
     check_fill(fill)
     if fill == "forward":
         return ControlPath(series, in_blocks(series, 2, _between_rows), 1, "linear", "knots")
-    differentiable = series.values.requires_grad or series.times.requires_grad
+    differentiable = series.values.requires_grad or series.times.requires_grad or transformed()
     if kernels is None or series.device.type != "cpu" or differentiable:
         return ControlPath(series, in_blocks(series, 2, in_torch), 1, "linear", "none")
     coefficients = series.values.new_empty(int(piece_offsets(series.offsets, 1)[-1]), 2, series.channels)

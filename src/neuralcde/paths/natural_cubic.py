@@ -9,6 +9,7 @@ from torch import Tensor
 from ..series import IrregularSeries
 from .control_path import ControlPath
 from .cubic import cubic_pieces
+from .pieces import check_series
 from .sweeps import by_row, by_step, neighbours
 
 
@@ -16,7 +17,7 @@ def natural_cubic(series: IrregularSeries) -> ControlPath:
     r"""Natural cubic spline through each channel's own observations: twice continuously differentiable.
 
     Among all curves through the observations $(t_j, x_j)$ of a channel it has the least $\int X''(t)^2 \mathrm{d}t$. Its slopes
-    $d_j$ at the observations solve the tridiagonal system of the paper's lemma B.10, with $q_j = 1 / (t_{j+1} - t_j)$,
+    $d_j$ at the observations solve the tridiagonal system of the paper's lemma B.9, with $q_j = 1 / (t_{j+1} - t_j)$,
 
     $$q_{j-1} d_{j-1} + 2 (q_{j-1} + q_j) d_j + q_j d_{j+1} = 3 q_{j-1}^2 (x_j - x_{j-1}) + 3 q_j^2 (x_{j+1} - x_j),$$
 
@@ -48,6 +49,7 @@ def natural_cubic(series: IrregularSeries) -> ControlPath:
     >>> path.derivative([0.0, 1.0, 2.0]).flatten().tolist(), path.derivative(2.0, order=2).item()
     ([1.5, 0.0, -1.5], 0.0)
     """
+    check_series(series)
     return ControlPath(series, cubic_pieces(series, "natural", natural_slopes), 1, "natural_cubic", "none")
 
 

@@ -115,6 +115,15 @@ def forward_filled(series: IrregularSeries) -> IrregularSeries:
     return dataclasses.replace(series, values=filled)
 
 
+def check_series(series: object) -> None:
+    """A path is made of series, of nothing else."""
+    if not isinstance(series, IrregularSeries):
+        raise TypeError(
+            f"series must be an IrregularSeries, got {type(series).__name__}; make one: nc.IrregularSeries.from_list(pairs), "
+            ".from_long(frame, id=, time=) or .from_padded(array)."
+        )
+
+
 def check_fill(fill: str) -> None:
     """`fill` is one of two words."""
     if fill not in ("interpolate", "forward"):

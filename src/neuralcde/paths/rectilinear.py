@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..series import IrregularSeries
 from .control_path import ControlPath
-from .pieces import first_rows, forward_filled, in_blocks, piece_offsets
+from .pieces import check_series, first_rows, forward_filled, in_blocks, piece_offsets
 
 
 def rectilinear(series: IrregularSeries) -> ControlPath:
@@ -40,6 +40,7 @@ def rectilinear(series: IrregularSeries) -> ControlPath:
     >>> path.evaluate(1.0, side="left").tolist(), path.evaluate(1.0).tolist(), path.durations.tolist()
     ([[1.0, 3.0]], [[1.0, 5.0]], [1.0, 0.0])
     """
+    check_series(series)
     coefficients = in_blocks(series, 2, _pieces, per_gap=2)
     return ControlPath(series, coefficients, 2, "rectilinear", "everywhere")
 

@@ -14,7 +14,7 @@ from .._native import kernels
 from ..series import IrregularSeries
 from .control_path import ControlPath
 from .natural_cubic import natural_cubic
-from .pieces import blocks
+from .pieces import blocks, check_series
 from .sweeps import by_row, by_step, neighbours
 
 
@@ -52,6 +52,7 @@ def smoothing(series: IrregularSeries, *, penalty: float) -> ControlPath:
     >>> [round(x, 3) for x in nc.smoothing(series, penalty=1e9).evaluate(series.times).flatten().tolist()]
     [0.2, 0.4, 0.6, 0.8]
     """
+    check_series(series)
     if not (isinstance(penalty, (int, float)) and math.isfinite(penalty) and penalty >= 0):
         raise ValueError(f"penalty must be a finite number >= 0, got {penalty!r}.")
     if series.times.requires_grad:

@@ -204,8 +204,14 @@ def as_tensor(data: Any, argument: str, dtype: torch.dtype) -> Tensor:
     except (TypeError, ValueError, RuntimeError) as problem:  # ragged lists, lists of tensors with gradients
         raise ValueError(f"{argument}: {_EXPECTED} in one array, got a {type(data).__name__}: {problem}") from None
     if array.dtype.kind not in "fiub" or array.dtype == np.float16:
-        fixes = {"c": _PARTS, "O": "Write NaN for None: .astype(np.float32)."}
-        fix = fixes.get(array.dtype.kind, "Convert them: .astype(np.float32).")
+        kind = str(dtype).removeprefix("torch.")
+        fixes = {
+            "c": _PARTS,
+            "O": f"Write NaN for None: .astype(np.{kind}).",
+            "M": 'Count from a first one: (stamps - stamps[0]) / np.timedelta64(1, "s").',
+            "m": 'Divide them by a unit: / np.timedelta64(1, "s").',
+        }
+        fix = fixes.get(array.dtype.kind, f"Convert them: .astype(np.{kind}).")
         raise TypeError(f"{argument}: {_EXPECTED}, got dtype {array.dtype}. {fix}")
     if isinstance(data, np.ma.MaskedArray):
         array = np.where(np.ma.getmaskarray(data), np.nan, array)

@@ -439,10 +439,11 @@ class IrregularSeries:
 
         Notes
         -----
-        After a `SeriesScaler` the time and count channels are in the units it found: time since the series' start
-        divided by its standard deviation over the training rows, counts by theirs or by 1 if that is larger (so one
-        observation never moves X by more than 1). This works alike for hours, seconds and unix stamps.
-        `SeriesScaler(scale="paper")` leaves both raw. Without a scaler, time is counted from the series' start.
+        After a `SeriesScaler` the time and count channels are in the units it found: time since the series' start in mean
+        gaps between rows (several as one where a series would count more than 200), counts divided by their standard deviation
+        over the training rows, or by 1 if that is larger (so one observation never moves X by more than 1). This works alike
+        for hours, seconds and unix stamps. `SeriesScaler(scale="paper")` leaves both raw, unix stamps too, which float32 rounds
+        to minutes. Without a scaler, time is counted from the series' start.
         """
         if set(self.roles) != {"data"}:
             raise ValueError(f"the series has added channels already: roles are {self.roles}. Call with_channels once.")

@@ -63,7 +63,7 @@ def adaptive_grid(
         length = h[:, None].to(z.dtype)
         error = length * sum(w * k for w, k in zip(tableau.b_error, slopes, strict=True) if w != 0)
         scale = steps.atol + steps.rtol * torch.maximum(z[at].abs(), end.abs())
-        ratio = (error / scale).square().mean(1).sqrt().double()
+        ratio = relative(error, scale).square().mean(1).sqrt().double()
         good = (ratio <= 1) & end.isfinite().all(1)
         tries[at] += 1
         rejected[at] += ~good
@@ -96,6 +96,11 @@ def adaptive_grid(
                 arrived = (within % path.pieces_per_gap == 0) & (row < end)
                 z[over] = _jump_at(jump, z[over], torch.minimum(row, end - 1), arrived)
     return Found(_grid(records, count, device), piece - firsts, rejected, evaluations)
+
+
+def relative(error: Tensor, scale: Tensor) -> Tensor:
+    """Errors as shares of what is tolerated; none is none, where nothing is tolerated."""
+    return torch.where(error == 0, 0.0, error / scale)
 
 
 def _stages(

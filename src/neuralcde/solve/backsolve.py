@@ -11,13 +11,15 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ..engine import Events, KnotEvents, Saved, once_differentiable
-from ..fields import FunctionField
+from ..fields import FunctionField, ODEAsCDE
 from ..series import ragged
-from .adaptive import GROW, SAFETY, SHRINK
+from .adaptive import GROW, SAFETY, SHRINK, relative
 from .held import Together
 from .loop import Problem, drive_at
 from .solution import SolveError
 from .steps import Adaptive
+
+HOLDERS = ((FunctionField, "function"), (ODEAsCDE, "h"))  # fields that hold what a user gave
 
 Forward = Callable[[Problem], tuple[Tensor, Tensor]]
 
@@ -29,7 +31,8 @@ def solve_with_adjoint(
 
     The forward pass may run on any engine; nothing is kept of it but the states asked for and those before jumps.
     """
-    if any(isinstance(part, FunctionField) and not isinstance(part.function, nn.Module) for part in problem.modules):
+    functions = [getattr(part, name) for kind, name in HOLDERS for part in problem.modules if isinstance(part, kind)]
+    if not all(isinstance(function, nn.Module) for function in functions):
         raise ValueError(
             'gradient="backsolve" must know the parameters, but the field is a function; '
             'make it an nn.Module, or use gradient="checkpoint".'
@@ -86,14 +89,14 @@ class _Adjoint(torch.autograd.Function):
             states, failed = fixed.forward(whole)
         ctx.problem, ctx.keys, ctx.asked, ctx.moved = whole, keys, places[: len(asked)], moved
         ctx.tolerance, ctx.together, ctx.names = fixed.tolerance, fixed.together, fixed.names
-        ctx.save_for_backward(states, coefficients, inputs, *parameters)
+        ctx.save_for_backward(states, z0, coefficients, inputs, since, length, duration, *parameters)
         ctx.mark_non_differentiable(failed)
         return states[ctx.asked], failed
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        states, coefficients, inputs, *parameters = ctx.saved_tensors
+        states, _, coefficients, inputs, _, _, _, *parameters = ctx.saved_tensors
         to_states = torch.zeros_like(states).index_add(0, ctx.asked, gradient)
         timed = any(ctx.needs_input_grad[4:7])
         named = dict(zip(ctx.names, parameters, strict=True))
@@ -232,7 +235,8 @@ def _back_over(
         tried = z[going], a[going], at[going], series[going], left, share
         new_z, new_a, error = _reverse_step(problem, *tried, sums, adding=False)
         old, new = torch.cat([z[going], a[going]], 1).abs(), torch.cat([new_z, new_a], 1).abs()
-        ratio = (error / (tolerance.atol + tolerance.rtol * torch.maximum(old, new))).square().mean(1).sqrt().double()
+        scale = tolerance.atol + tolerance.rtol * torch.maximum(old, new)
+        ratio = relative(error, scale).square().mean(1).sqrt().double()
         ratio = torch.where(ratio.isfinite() | ~old.isfinite().all(1), ratio.nan_to_num(0.0), torch.inf)
         factor = (SAFETY * ratio.clamp(min=1e-10) ** (-1 / problem.tableau.order)).clamp(SHRINK, GROW)
         size[going] = share * factor

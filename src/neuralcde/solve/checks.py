@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .._native.transforms import transformed
 from ..fields import LowRankField, MLPField
 from ..paths import ControlPath
 from ..series import ragged
@@ -18,6 +19,10 @@ def check_problem(path: ControlPath, z0: Tensor, flow: Flow | None, jump: Jump |
     if not isinstance(path, ControlPath):
         raise TypeError(
             f"path must be a ControlPath, got {type(path).__name__}; build one with e.g. nc.linear(series)."
+        )
+    if torch.is_autocast_enabled(path.device.type):
+        raise ValueError(
+            "a solve in half precision loses its accuracy; leave it out of the autocast: with torch.autocast(device, enabled=False)."
         )
     if flow is None and jump is None:
         raise ValueError("there is nothing to solve: give a flow, a jump, or both.")
@@ -44,7 +49,7 @@ def check_problem(path: ControlPath, z0: Tensor, flow: Flow | None, jump: Jump |
 
 
 def _all_finite(x: Tensor) -> bool:
-    plain = x.device.type == "cpu" and torch._C._functorch.maybe_current_level() is None
+    plain = x.device.type == "cpu" and not transformed()
     if not plain or x.dtype not in (torch.float32, torch.float64):
         return bool(x.isfinite().all())
     # numpy: torch would wake its threads, and those spin for some milliseconds on the cores that the solve wants

@@ -51,6 +51,6 @@ def as_gradient(gradient: str | Gradient) -> Gradient:
     """A gradient method by its name, or as it is."""
     if isinstance(gradient, Gradient):
         return gradient
-    if gradient not in _names:
+    if not isinstance(gradient, str) or gradient not in _names:
         raise ValueError(f"gradient={gradient!r} is not one of {list(_names)}; or pass Checkpoint(every=k).")
     return _names[gradient]

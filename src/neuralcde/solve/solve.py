@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from .._native.transforms import transformed
 from ..engine import (
     MOST_STAGES,
     Events,
@@ -200,7 +201,7 @@ class _Run:
         problem = Problem(self.path, self.flow, self.jump, self.tableau, z0, events, saved)
         programs = self._programs(problem)
         if isinstance(programs, str):
-            method = Checkpoint() if isinstance(self.method, Backsolve) else self.method
+            method = Backprop() if transformed() or isinstance(self.method, Backsolve) else self.method
             if isinstance(self.method, Backsolve) and torch.is_grad_enabled():
                 return *solve_with_adjoint(problem, self._forward_only, self.steps), f"torch: {programs}"
             return *solve_plainly(problem, method), f"torch: {programs}"
@@ -244,8 +245,8 @@ class _Run:
             return "no native kernels"
         if z0.device.type != "cpu":
             return f"the state is on {z0.device}"
-        if torch._C._functorch.maybe_current_level() is not None:
-            return "inside a torch.func transform"
+        if transformed():
+            return "inside a torch.func transform, or in forward mode"
         if z0.dtype not in (torch.float32, torch.float64):
             return f"the state is {z0.dtype}"
         if self.tableau.stages > MOST_STAGES:

@@ -16,6 +16,6 @@ def as_solver(solver: str | Tableau) -> Tableau:
     """A solver by its name, or a tableau of the user's own."""
     if isinstance(solver, Tableau):
         return solver
-    if solver not in solvers:
+    if not isinstance(solver, str) or solver not in solvers:
         raise ValueError(f"solver={solver!r} is not one of {list(solvers)}; a Tableau of your own works too.")
     return solvers[solver]

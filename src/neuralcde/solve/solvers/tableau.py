@@ -41,6 +41,9 @@ class Tableau:
     b_error: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "a", tuple(map(tuple, self.a)))
+        for name in ("b", "c", "b_error"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         if len(self.c) != len(self.a) or any(len(row) != stage for stage, row in enumerate(self.a)):
             raise ValueError(
                 f"the tableau {self.name!r} is not explicit: row i of a must have i entries (the first none), and c one for each row."
