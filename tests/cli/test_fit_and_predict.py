@@ -17,6 +17,7 @@ import pytest
 import neuralcde as nc
 from neuralcde.cli import main
 from neuralcde.cli.errors import WrongUseError
+from neuralcde.cli.fit import _split
 from neuralcde.cli.tables import read_table
 
 pytestmark = pytest.mark.xdist_group("command line")  # they share what is slow to set up
@@ -162,7 +163,7 @@ def spoilt(table, name, change):
     [
         ("one_class", lambda f: f.with_columns(outcome=pl.lit("ill")), "one class only, {'ill'}"),
         ("text", lambda f: f.with_columns(hour=pl.lit("late")), "hour"),
-        ("twice", lambda f: pl.concat([f, f]), "duplicates="),
+        ("twice", lambda f: pl.concat([f, f]), "--duplicates mean"),
         (
             "two_labels",
             lambda f: f.with_columns(outcome=pl.Series(["ill", "well"] * (f.height // 2))),
@@ -171,9 +172,21 @@ def spoilt(table, name, change):
         (
             "text_among_numbers",
             lambda f: f.with_columns(
-                pulse=pl.when(pl.col("stay") == "s4").then(pl.lit("n/a")).otherwise(pl.col("pulse").cast(str))
+                pulse=pl.when(pl.col("stay") == "s4").then(pl.lit("-")).otherwise(pl.col("pulse").cast(str))
             ),
             "the column pulse holds numbers, but 8 of its",
+        ),
+        (
+            "one_text_again_and_again",
+            lambda f: f.with_columns(
+                pulse=pl.when(pl.col("noise") > -0.7).then(pl.lit("-")).otherwise(pl.col("pulse").cast(str))
+            ),
+            "the column pulse holds numbers, but",
+        ),
+        (
+            "text_among_quantities_to_predict",
+            lambda f: f.with_columns(outcome=pl.col("stay").str.slice(1).replace("0", "-")),
+            "the column outcome holds numbers, but 8 of its 320 values are text, e.g. '-'",
         ),
         ("no_rows", lambda f: f.head(0), "has no rows"),
     ],
@@ -478,3 +491,81 @@ def test_several_targets_are_columns_of_their_own(tmp_path):
         found = pl.read_csv(tmp_path / f"{name}.csv")
         assert found.columns == ["id", "prediction_0", "prediction_1", *columns]
         assert found.height == 30
+
+
+def test_text_among_numbers_of_a_static_column(table):
+    """Dozens of categories would be made of it."""
+    changed = spoilt(table, "static", lambda f: f.with_columns(weight=pl.col("stay").str.slice(1).replace("0", "-")))
+    done = run("fit", changed, *NAMES, "--static", "weight", "--out", table.parent / "bad", *SMALL)
+    assert done.returncode == 2
+    assert "the column weight holds numbers, but 8 of its 320 values are text" in " ".join(done.stderr.split())
+    few = spoilt(table, "stage", lambda f: f.with_columns(stage=pl.col("age").cast(str).replace("30", "X")))
+    assert run("fit", few, *NAMES, "--static", "stage", "--out", table.parent / "stage", *SMALL).returncode == 0
+
+
+def test_predict_says_what_is_text_among_numbers(model, table):
+    changed = spoilt(
+        table,
+        "dashes",
+        lambda f: f.with_columns(
+            pulse=pl.when(pl.col("stay") == "s4").then(pl.lit("-")).otherwise(pl.col("pulse").cast(str))
+        ),
+    )
+    done = run("predict", model, changed)
+    assert done.returncode == 2
+    assert "leave those cells empty" in " ".join(done.stderr.split())
+
+
+def test_a_class_of_rows_that_one_series_has_alone(table):
+    """Wherever it falls, it is learnt from, and the training is not lost."""
+    changed = spoilt(
+        table,
+        "rows",
+        lambda f: f.with_columns(
+            outcome=pl.when(pl.col("stay") == "s4")
+            .then(pl.lit("rare"))
+            .when(pl.col("noise") > 0)
+            .then(pl.lit("hi"))
+            .otherwise(pl.lit("lo"))
+        ),
+    )
+    for seed in range(6):  # among them some with s4 in the test
+        parts = np.array([None] * 8, dtype=object)
+        parts[:] = [np.array(["hi", "lo"])] * 7 + [np.array(["rare", None], dtype=object)]
+        training, test = _split(parts, 0.25, seed, classes=True)
+        assert 7 in training
+        assert sorted([*training, *test]) == list(range(8))
+    out = table.parent / "rows"
+    done = run("fit", changed, *NAMES, "--per-row", "--out", out, *SMALL)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_label_that_predictions_call_otherwise(table):
+    changed = spoilt(table, "p_label", lambda f: f.rename({"outcome": "p_ill"}))
+    done = run(
+        "fit", changed, "--id", "stay", "--time", "hour", "--label", "p_ill", "--out", table.parent / "bad", *SMALL
+    )
+    assert done.returncode == 2
+    assert "--label p_ill: predictions have a column of that name" in " ".join(done.stderr.split())
+
+
+def test_codes_keep_their_zeros_and_decimals_are_numbers(tmp_path):
+    file = tmp_path / "codes.csv"
+    file.write_text("stay,code,count\n1,01,3\n2,10,0\n")
+    frame = read_table(file, text=["stay"], codes=["code", "count"])
+    assert frame.to_dict(as_series=False) == {"stay": ["1", "2"], "code": ["01", "10"], "count": [3, 0]}
+    decimal = tmp_path / "decimal.parquet"
+    pl.DataFrame({"x": ["1.50", "2.25"]}).with_columns(pl.col("x").cast(pl.Decimal(10, 2))).write_parquet(decimal)
+    assert read_table(decimal).to_dict(as_series=False) == {"x": [1.5, 2.25]}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [('static = "age"', "static = 'age' is not a list of names"), ('seed = "a"', "seed = 'a' is not a whole number")],
+)
+def test_a_configuration_of_other_types(table, line, message):
+    file = table.parent / "wrong.toml"
+    file.write_text(line + "\n")
+    done = run("fit", table, *NAMES, "--config", file, "--out", table.parent / "bad", *SMALL)
+    assert done.returncode == 2
+    assert message in " ".join(done.stderr.split())

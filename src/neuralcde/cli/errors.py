@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 import textwrap
 import warnings
@@ -14,6 +15,11 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 class WrongUseError(Exception):
     """What the user gave cannot be used; the message says what is wrong and how to mend it."""
+
+
+def in_options(reason: Exception) -> str:
+    """What an error says, with the options of the command line in place of Python's arguments."""
+    return re.sub(r"\b(duplicates|static)=(?:\"(\w+)\")?", r"--\1 \2", str(reason)).replace(" .", ".")
 
 
 def ends_well(command: Command) -> Command:

@@ -87,7 +87,8 @@ def fit(
         The estimators' parameters.
     """
     begun = clock.perf_counter()
-    known = {**(read_config(config) if config else {})}
+    known = read_config(config) if config else {}
+    _check_types(known, config)
     here = {
         "table": table,
         "id": id,
@@ -115,7 +116,6 @@ def fit(
     if unknown:
         raise WrongUseError(f"--config {config} has the unknown option {sorted(unknown)[0]}.")
     series, targets = read_series(known)
-    per_row = bool(known.get("per_row"))
     kind = known.get("task") or ("regression" if _is_quantity(targets) else "classification")
     if kind not in ("classification", "regression"):
         raise WrongUseError(f"--config {config}: task = {kind!r} is not classification or regression.")
@@ -129,7 +129,7 @@ def fit(
         targets,
         float(settled["test_fraction"]),
         int(settled["seed"]),
-        stratify=kind == "classification" and not per_row,
+        classes=kind == "classification",
     )
     estimator_class = NeuralCDEClassifier if kind == "classification" else NeuralCDERegressor
     parameters.setdefault("verbose", 1)
@@ -173,6 +173,19 @@ def fit(
     print(f"model: {out}")
 
 
+def _check_types(known: dict[str, Any], config: Path | None) -> None:
+    """What a file says of the command's own options; the estimators check theirs."""
+    kinds: dict[str, tuple[Any, str]] = {
+        "static": (list, "a list of names"),
+        "channels": (list, "a list of names"),
+        "seed": (int, "a whole number"),
+        "test_fraction": ((int, float), "a number"),
+    }
+    for name, (kind, words) in kinds.items():
+        if name in known and not isinstance(known[name], kind):
+            raise WrongUseError(f"--config {config}: {name} = {known[name]!r} is not {words}.")
+
+
 def _plain(estimator: PathEstimator) -> dict[str, Any]:
     """Every parameter of the estimator but the seed, which is the run's."""
     return {name: value for name, value in estimator.get_params().items() if name not in ("random_state", "verbose")}
@@ -187,24 +200,33 @@ def _is_quantity(targets: np.ndarray[Any, Any]) -> bool:
     return len(set(known.tolist())) > MOST_CLASSES or bool((known != np.round(known)).any())
 
 
-def _split(targets: np.ndarray[Any, Any], share: float, seed: int, *, stratify: bool) -> tuple[Any, Any]:
+def _split(targets: np.ndarray[Any, Any], share: float, seed: int, *, classes: bool) -> tuple[Any, Any]:
+    """Positions of the series that train and of those that test; where there are classes, none is in the test alone."""
     if not 0 < share < 1:
         raise WrongUseError(f"--test-fraction must lie between 0 and 1, got {share}.")
     strata = None
-    if stratify:
+    if classes and not isinstance(targets[0], np.ndarray):
         _, counts = np.unique(targets, return_counts=True)
         strata = targets if counts.min() >= 2 and round(share * len(targets)) >= len(counts) else None
     try:
         training, test = train_test_split(np.arange(len(targets)), test_size=share, random_state=seed, stratify=strata)
     except ValueError as reason:
         raise WrongUseError(f"{len(targets)} series cannot be split: {reason}") from reason
-    if stratify:  # a class that is only in the test cannot be learnt
-        absent = ~np.isin(targets[test], targets[training])
-        _, firsts = np.unique(targets[test][absent], return_index=True)
-        moved = test[absent][firsts]
-        training, test = np.concatenate([training, moved]), np.setdiff1d(test, moved)
+    if classes:  # one that is only in the test cannot be learnt
+        learnt = set().union(*map(_classes, targets[training]))
+        moved = []
+        for position in test:
+            if not _classes(targets[position]) <= learnt:
+                moved.append(position)
+                learnt |= _classes(targets[position])
+        training, test = np.concatenate([training, moved]).astype(int), np.setdiff1d(test, moved)
     if len(test) == 0 or len(training) < 2:
         raise WrongUseError(
             f"{len(targets)} series leave {len(training)} for training and {len(test)} for the test; give more series."
         )
     return np.sort(training), np.sort(test)
+
+
+def _classes(target: Any) -> set[Any]:
+    """The classes of a series: one, or those of its rows."""
+    return set(target.tolist()) - {None} if isinstance(target, np.ndarray) else {target}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import polars
 import torch
 
 from ..series import IrregularSeries
-from .errors import WrongUseError
+from .errors import WrongUseError, in_options
 from .tables import need_columns, read_table
 
 MOST_CLASSES = 20  # a label with more different numbers is a quantity
@@ -21,7 +22,7 @@ def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any,
     file, id_column, label = Path(known["table"]), known["id"], known["label"]
     if label in (id_column, known["time"]):
         raise WrongUseError(f"--label {label} is the id or the time; name the column that is to be predicted.")
-    frame = read_table(file, text=[id_column])
+    frame = read_table(file, text=[id_column], codes=[label])
     need_columns(frame, file, id=id_column, time=known["time"])
     if known.get("per_row"):
         need_columns(frame, file, label=label)
@@ -30,13 +31,16 @@ def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any,
         found = {}
     elif known.get("labels"):
         other = Path(known["labels"])
-        found = _labels_of_series(read_table(other, text=[id_column]), other, id=id_column, label=label)
+        found = _labels_of_series(read_table(other, text=[id_column], codes=[label]), other, id=id_column, label=label)
     else:
         found = _labels_of_series(frame, file, id=id_column, label=label)
     for option in ("static", "channels"):
         for name in known.get(option) or ():
             need_columns(frame, file, **{option: name})
-    _refuse_text_among_numbers(frame, file, known)
+    spoken_for = {id_column, known["time"], label, *known.get("static", ())}
+    measured = [name for name in known.get("channels") or frame.columns if name not in spoken_for]
+    refuse_text_among_numbers(frame, file, measured)
+    refuse_text_among_numbers(frame, file, known.get("static", ()), least=MOST_CLASSES)
     names: dict[str, Any] = {"id": id_column, "time": known["time"], "duplicates": known.get("duplicates", "error")}
     try:
         series = IrregularSeries.from_long(
@@ -46,9 +50,9 @@ def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any,
             **names,
         )
         if known.get("per_row"):
-            return series, _labels_of_rows(frame, label, names)
+            return series, _labels_of_rows(frame, file, label, names)
     except (TypeError, ValueError) as reason:
-        raise WrongUseError(f"{file}: {reason}") from reason
+        raise WrongUseError(f"{file}: {in_options(reason)}") from reason
     ids = series.ids.tolist()
     strangers = set(found) - set(map(str, ids))
     if strangers:
@@ -63,21 +67,25 @@ def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any,
     return series, np.asarray([found[str(name)] for name in ids])
 
 
-def _refuse_text_among_numbers(frame: polars.DataFrame, file: Path, known: dict[str, Any]) -> None:
-    """A column of text is left out, with a word; a column of numbers with some text in it is more likely a mistake."""
-    spoken_for = {known["id"], known["time"], known["label"], *known.get("static", ())}
-    wanted = [name for name in known.get("channels") or frame.columns if name not in spoken_for]
-    for column in (frame[name].drop_nulls() for name in wanted if frame[name].dtype == polars.String):
-        text = column.filter(column.cast(polars.Float64, strict=False).is_null())
-        if 0 < len(text) < len(column) / 2:
+def refuse_text_among_numbers(frame: polars.DataFrame, file: Path, names: Iterable[str], *, least: int = 1) -> None:
+    """A column of text is what it is; numbers with some text among them, or one text again and again, are likely a mistake.
+
+    Columns with up to `least` different numbers are let pass, as categories of which some look like numbers.
+    """
+    for column in (frame[name].drop_nulls() for name in names if frame[name].dtype == polars.String):
+        numbers = column.cast(polars.Float64, strict=False)
+        text = column.filter(numbers.is_null())
+        few = len(text) < len(column) / 2 or text.n_unique() == 1
+        if len(text) and few and numbers.drop_nulls().n_unique() > least:
             raise WrongUseError(
                 f"{file}: the column {column.name} holds numbers, but {len(text)} of its {len(column)} values are text, e.g. "
-                f"{text[0]!r}. Correct them, leave those cells empty, or choose other columns with --channels."
+                f"{text[0]!r}. Correct them, leave those cells empty, or leave the column out."
             )
 
 
-def _labels_of_rows(frame: polars.DataFrame, label: str, names: dict[str, Any]) -> np.ndarray[Any, Any]:
+def _labels_of_rows(frame: polars.DataFrame, file: Path, label: str, names: dict[str, Any]) -> np.ndarray[Any, Any]:
     """An array of labels for every series, in the order of its rows; None or NaN where there is none."""
+    refuse_text_among_numbers(frame, file, [label], least=MOST_CLASSES)
     column = frame[label]
     classes: polars.Series | None = column.drop_nulls().unique().sort()
     if column.dtype.is_float() or (column.dtype.is_integer() and column.n_unique() > MOST_CLASSES):
@@ -107,6 +115,7 @@ def _labels_of_rows(frame: polars.DataFrame, label: str, names: dict[str, Any]) 
 def _labels_of_series(frame: polars.DataFrame, file: Path, *, id: str, label: str) -> dict[str, Any]:
     """The label of every id, as text: one each."""
     need_columns(frame, file, id=id, label=label)
+    refuse_text_among_numbers(frame, file, [label], least=MOST_CLASSES)
     pairs = frame.select(id, label).drop_nulls().drop_nans().unique(maintain_order=True)
     twice = pairs.filter(pairs[id].is_duplicated())
     if twice.height:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from .errors import WrongUseError, ends_well
+from .errors import WrongUseError, ends_well, in_options
 from .tables import read_table, write_table
 
 
@@ -35,6 +35,7 @@ def predict(
         Show where an error happened.
     """
     from ..estimators import load  # here, so that --help does not wait for torch
+    from .labelled import refuse_text_among_numbers
     from .options import read_config
     from .predictions import prediction_table
 
@@ -45,12 +46,13 @@ def predict(
     config = read_config(folder / "config.toml") if (folder / "config.toml").exists() else {}
     form = estimator.preparation_.format
     text = [form.id, *(column.name for column in form.static if column.categories is not None)]
+    frame = read_table(table, text=text)
+    channels = [name for name in estimator.preparation_.scaler.channel_names_in_ if name in frame.columns]
+    refuse_text_among_numbers(frame, table, channels)
     try:
-        series = estimator.read_long(
-            read_table(table, text=text), duplicates=duplicates or config.get("duplicates", "error")
-        )
+        series = estimator.read_long(frame, duplicates=duplicates or config.get("duplicates", "error"))
     except (TypeError, ValueError) as reason:
-        raise WrongUseError(f"{table}: {reason}") from reason
+        raise WrongUseError(f"{table}: {in_options(reason)}") from reason
     label = config.get("label", "prediction")
     found = prediction_table(estimator, series, estimator._outputs(series), form.id, label)
     if out is None:

@@ -41,8 +41,9 @@ def prediction_table(
 
 
 def check_names(id_column: str, time: str, label: str, classes: Iterable[Any]) -> None:
-    """The columns of predictions must differ from those that say what they are for."""
-    taken = {label, f"true_{label}", *(f"p_{name}" for name in classes)}
-    for option, name in (("id", id_column), ("time", time)):
-        if name in taken:
+    """The columns of predictions must differ from each other, and from those that say what they are for."""
+    probabilities = {f"p_{name}" for name in classes}
+    taken = {label, f"true_{label}", *probabilities}
+    for option, name, others in (("id", id_column, taken), ("time", time, taken), ("label", label, probabilities)):
+        if name in others:
             raise WrongUseError(f"--{option} {name}: predictions have a column of that name; rename it in the table.")

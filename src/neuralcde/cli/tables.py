@@ -15,14 +15,17 @@ from .errors import WrongUseError
 ENDINGS = (".csv", ".parquet", ".arrow", ".feather")
 
 
-def read_table(file: Path, *, text: Sequence[str] = ()) -> polars.DataFrame:
-    """A table from a file, by its ending; `text` are columns of a CSV that are not numbers, so that 007 stays what it is."""
+def read_table(file: Path, *, text: Sequence[str] = (), codes: Sequence[str] = ()) -> polars.DataFrame:
+    """A table from a file, by its ending.
+
+    Of a CSV `text` are columns that are not numbers, so that 007 stays what it is; `codes` are such where a value starts with 0.
+    """
     if not file.exists():
         raise WrongUseError(f"{file} does not exist.")
     ending = _ending(file)
     try:
         if ending == ".csv":
-            frame = _read_csv(file, text)
+            frame = _read_csv(file, text, codes)
         else:
             frame = polars.read_parquet(file) if ending == ".parquet" else polars.read_ipc(file)
     except polars.exceptions.NoDataError:
@@ -32,10 +35,10 @@ def read_table(file: Path, *, text: Sequence[str] = ()) -> polars.DataFrame:
         raise WrongUseError(f"{file} cannot be read: {first}") from reason
     if frame.height == 0:
         raise WrongUseError(f"{file} has no rows.")
-    return frame
+    return frame.with_columns(polars.selectors.decimal().cast(polars.Float64))
 
 
-def _read_csv(file: Path, text: Sequence[str]) -> polars.DataFrame:
+def _read_csv(file: Path, text: Sequence[str], codes: Sequence[str]) -> polars.DataFrame:
     """Types by the first rows; where later ones do not fit, by all of them. Columns of empty cells and numbers are numbers.
 
     Cells are apart by what is most frequent in the first line, quoted names aside: commas, tabs, or semicolons, as where 1,5 is a number.
@@ -45,7 +48,7 @@ def _read_csv(file: Path, text: Sequence[str]) -> polars.DataFrame:
     options: dict[str, Any] = {
         "separator": separator,
         "decimal_comma": separator == ";",
-        "null_values": ["", "NA", "NaN", "nan", "null"],
+        "null_values": ["", "NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "null", "NULL"],
         "try_parse_dates": True,
         "schema_overrides": dict.fromkeys(text, polars.String),
     }
@@ -59,7 +62,17 @@ def _read_csv(file: Path, text: Sequence[str]) -> polars.DataFrame:
             if numbers.null_count() == column.null_count() and numbers.null_count() < len(column):
                 frame = frame.with_columns(numbers)
     _warn_of_day_or_month(frame, file, options)
-    return frame
+    return _with_codes(frame, file, codes, options)
+
+
+def _with_codes(frame: polars.DataFrame, file: Path, names: Sequence[str], options: dict[str, Any]) -> polars.DataFrame:
+    """The table with those of the columns as text that hold whole numbers of which some are written 01."""
+    whole = [name for name in names if name in frame.columns and frame[name].dtype.is_integer()]
+    if not whole:
+        return frame
+    plain = {**options, "schema_overrides": dict.fromkeys(whole, polars.String)}
+    written = polars.read_csv(file, columns=whole, **plain)
+    return frame.with_columns(column for column in written.iter_columns() if column.str.contains(r"^\s*[+-]?0\d").any())
 
 
 def _warn_of_day_or_month(frame: polars.DataFrame, file: Path, options: dict[str, Any]) -> None:

@@ -59,7 +59,7 @@ def as_targets(y: Any, series: IrregularSeries, *, by_id: bool = True, per_row: 
             raise ValueError(f"y has no target for {len(missing)} of {len(series)} series, e.g. {missing[0]!r}.")
         y = [y[name] for name in ids]
     elif by_id and hasattr(y, "loc") and not per_row:
-        y = _looked_up(y, ids)
+        y = _looked_up(y, ids, from_table=series.format.backend is not None)
     if per_row:
         return _targets_of_rows(y, series)
     targets = _as_array(y)
@@ -78,10 +78,15 @@ def as_targets(y: Any, series: IrregularSeries, *, by_id: bool = True, per_row: 
     return targets
 
 
-def _looked_up(y: Any, ids: list[Any]) -> Any:
+def _looked_up(y: Any, ids: list[Any], *, from_table: bool) -> Any:
     """A pandas object in the order of the ids, where they are its index; as it is, where its index is 0, 1, ..."""
     index = y.index.tolist()
     counted = index == list(range(len(index)))
+    if counted and from_table and y.index.name is None and len(index) != len(ids):
+        raise ValueError(
+            f"y has {len(index)} targets for {len(ids)} series, and its index only counts them; make the ids its index: "
+            "y.set_index(...), or y.index = ids."
+        )
     if counted and len(index) == len(ids) and len(set(ids)) < len(ids):  # series of several tables, each from 0 on
         return y
     if y.index.is_unique and set(ids) <= set(index):

@@ -62,12 +62,17 @@ def typed(column: nw.Series[Any]) -> nw.Series[Any]:
         isinstance(item, (bool, int, float, Decimal, np.bool_, np.integer, np.floating)) for item in items
     ):
         plain = np.full(len(column), np.nan)
-    elif items and all(type(item) is datetime.date for item in items):
+    elif items and all(_is_plain_date(item) for item in items):
         plain = np.full(len(column), "NaT", dtype="datetime64[us]")
     else:
         return column
     plain[there] = items
     return nw.new_series(column.name, plain, backend=column.implementation)
+
+
+def _is_plain_date(item: Any) -> bool:
+    """A date, or a datetime without a time zone."""
+    return isinstance(item, datetime.date) and getattr(item, "tzinfo", None) is None
 
 
 def as_times(

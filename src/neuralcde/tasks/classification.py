@@ -242,6 +242,10 @@ def classification_task(
     classes = np.unique(known)
     names = tuple(classes.tolist())
     weights_of = None if class_weight is None else compute_class_weight(class_weight, classes=classes, y=known)
+    if weights_of is not None and not ((weights_of > 0) & np.isfinite(weights_of)).all():
+        raise ValueError(
+            f"class_weight={class_weight!r}: weights must be positive; leave out the series of a class of no weight."
+        )
     if len(names) == 2:
         return BinaryTask(names, 1.0 if weights_of is None else float(weights_of[1] / weights_of[0]))
     return MulticlassTask(names, None if weights_of is None else tuple(weights_of.tolist()))

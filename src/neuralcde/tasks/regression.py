@@ -41,7 +41,7 @@ class RegressionTask(Task):
 
     def encode(self, y: Any) -> Float[Tensor, "... targets"]:
         """Scaled, NaN where not known."""
-        values = torch.as_tensor(np.asarray(y, dtype=np.float64))
+        values = torch.from_numpy(np.array(y, dtype=np.float64))
         values = values[..., None] if self.flat else values
         if values.shape[-1] != self.outputs:
             raise ValueError(f"y has {values.shape[-1]} targets, but the model was made for {self.outputs}.")
@@ -79,7 +79,11 @@ def regression_task(y: Any) -> RegressionTask:
     values = np.asarray(y, dtype=np.float64)
     flat = values.ndim == 1
     columns = values.reshape(-1, 1) if flat else values
-    scales = np.nanstd(columns, axis=0)
+    with np.errstate(over="ignore"):
+        scales = np.nanstd(columns, axis=0)
+    differ = np.nanmax(columns, axis=0) > np.nanmin(columns, axis=0)
+    if not np.isfinite(scales).all() or (differ & (scales == 0)).any():
+        raise ValueError("the numbers in y are too large or too small to be squared; change their unit.")
     return RegressionTask(
         tuple(np.nanmean(columns, axis=0).tolist()), tuple(np.where(scales > 0, scales, 1.0).tolist()), flat
     )
