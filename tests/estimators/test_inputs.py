@@ -10,6 +10,7 @@ from sklearn.model_selection import RandomizedSearchCV
 
 import neuralcde as nc
 from neuralcde.estimators.inputs import as_targets
+from neuralcde.tasks import classification_task, regression_task
 
 FAST = {"max_epochs": 8, "hidden": 6, "width": 8, "depth": 1, "learning_rate": 1e-2, "random_state": 0}
 RNG = np.random.default_rng(0)
@@ -229,3 +230,35 @@ def test_a_class_of_ones_own_is_not_saved(tmp_path):
     with pytest.raises(TypeError, match="can be saved, not Mine"):
         Mine(**FAST).fit(WALKS, RISES).save(tmp_path / "model")
     assert not (tmp_path / "model").exists()
+
+
+def test_targets_that_are_only_counted_are_not_taken_for_ids():
+    """For all series they are in order; for some of them the count would be read as the ids 1, 2, ..."""
+    frame = pd.DataFrame({"stay": np.repeat(np.arange(1, 7), 2), "t": [0.0, 1.0] * 6, "x": np.arange(12.0)})
+    series = nc.IrregularSeries.from_long(frame, id="stay", time="t")
+    counted = pd.Series([10, 20, 30, 40, 50, 60])
+    assert as_targets(counted, series).tolist() == counted.tolist()
+    with pytest.raises(
+        ValueError, match=r"6 targets for 4 series, and its index only counts them; make the ids its index"
+    ):
+        as_targets(counted, series[:4])
+    assert as_targets(counted.set_axis(range(1, 7)), series[1:3]).tolist() == [20, 30]
+
+
+@pytest.mark.parametrize("factor", [1e200, 1e-200])
+def test_numbers_that_cannot_be_squared_are_refused(factor):
+    with pytest.raises(ValueError, match="too large or too small to be squared; change their unit"):
+        regression_task(np.array([1.0, 2.0, 3.0]) * factor)
+
+
+def test_a_weight_of_nothing_is_refused():
+    for wrong in (0.0, -1.0, np.inf):
+        with pytest.raises(ValueError, match="weights must be positive"):
+            classification_task(["a", "b", "a"], {"a": 1.0, "b": wrong})
+
+
+@pytest.mark.filterwarnings("error")
+def test_targets_that_cannot_be_written_to():
+    fixed = np.array([1.0, 2.0])
+    fixed.flags.writeable = False
+    assert regression_task(fixed).encode(fixed).tolist() == [[-1.0], [1.0]]

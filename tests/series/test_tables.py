@@ -645,3 +645,10 @@ def test_rows_at_one_time_can_be_merged(build):
 def test_wrong_dtype(dtype):
     with pytest.raises(TypeError, match=r"dtype must be torch.float32 or torch.float64, got"):
         read(pd.DataFrame(STAYS), dtype=dtype)
+
+
+def test_datetimes_of_python_in_a_column_of_objects():
+    stamps = [dt.datetime(2020, 1, 1, 12), dt.datetime(2020, 1, 1, 12, 30), None]
+    frame = pd.DataFrame({"stay": [1, 1, 1], "at": pd.Series(stamps, dtype=object), "x": [0.0, 1.0, 2.0]})[:2]
+    series = IrregularSeries.from_long(frame, id="stay", time="at", unit="min")
+    assert series.times.diff().tolist() == [30.0]
