@@ -242,6 +242,9 @@ def test_targets_that_are_only_counted_are_not_taken_for_ids():
         ValueError, match=r"6 targets for 4 series, and its index only counts them; make the ids its index"
     ):
         as_targets(counted, series[:4])
+    assert as_targets(counted.rename_axis("stay"), series[:4]).tolist() == [20, 30, 40, 50]
+    from_zero = nc.IrregularSeries.from_long(frame.assign(stay=frame["stay"] - 1), id="stay", time="t")
+    assert as_targets(counted, from_zero[:2]).tolist() == [10, 20]
     assert as_targets(counted.set_axis(range(1, 7)), series[1:3]).tolist() == [20, 30]
 
 

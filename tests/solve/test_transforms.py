@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from functools import partial
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ import neuralcde as nc
 from neuralcde._native import kernels
 from solve_cases import mlp, some_path, states
 
-SCHEMES = [nc.linear, nc.natural_cubic, nc.hermite, nc.rectilinear]
+SCHEMES = [nc.linear, nc.natural_cubic, nc.hermite, nc.rectilinear, partial(nc.smoothing, penalty=0.3)]
 needs_kernels = pytest.mark.skipif(kernels is None, reason="plain torch differentiates as often as one likes")
 
 
@@ -110,7 +111,21 @@ def test_half_precision_by_autocast_is_refused(field, values):
             model(path)
 
 
-@needs_kernels
+def test_backsolve_in_forward_mode_is_refused(field, values):
+    with pytest.raises(ValueError, match="nor forward mode; use"):
+        torch.func.grad(loss_of(field, gradient="backsolve"))(values)
+
+
+@pytest.mark.parametrize("gradient", ["checkpoint", "backsolve"])
+def test_inside_torchs_own_checkpoint(gradient, field, values):
+    """Which lets saved tensors be looked at once."""
+    leaf, loss = values.clone().requires_grad_(), loss_of(field, nc.natural_cubic, gradient)
+    (expected,) = torch.autograd.grad(loss(leaf), leaf)
+    outer = torch.utils.checkpoint.checkpoint(loss, leaf, use_reentrant=False)
+    (found,) = torch.autograd.grad(outer, leaf, create_graph=True)
+    torch.testing.assert_close(found, expected)
+
+
 def test_backsolve_of_a_function_inside_as_cde_is_refused():
     """Its parameters are not known, and would get no gradient without a word."""
     path = some_path(3, count=1, channels=2)

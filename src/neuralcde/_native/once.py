@@ -15,7 +15,7 @@ Backward = Callable[..., tuple[Tensor | None, ...]]
 def once_differentiable(message: str) -> Callable[[Backward], Backward]:
     """Decorate the backward of an autograd function: differentiating its results raises, and never passes for zero.
 
-    The function must save all that it is differentiable in.
+    The function must save all that it is differentiable in; its backward gets (ctx, saved tensors, *gradients).
 
     (torch's own decorator lets them pass for constants where the incoming gradient is one, as that of a sum is.)
     """
@@ -25,13 +25,14 @@ def once_differentiable(message: str) -> Callable[[Backward], Backward]:
         def once(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
             if any(map(_is_batched, gradients)):
                 raise RuntimeError("gradients come one at a time here: vectorize=False, no vmap.")
+            saved = ctx.saved_tensors  # once: hooks may do some work each time
             with torch.no_grad():
-                results = backward(ctx, *gradients)
+                results = backward(ctx, saved, *gradients)
             if not torch.is_grad_enabled():  # no create_graph
                 return results
             kept = [part for part in results if part is not None]
             # what the results depend on: who differentiates them for one of these must come by here
-            sources = [part for part in (*ctx.saved_tensors, *gradients) if part is not None and part.requires_grad]
+            sources = [part for part in (*saved, *gradients) if part is not None and part.requires_grad]
             found = iter(_Last.apply(message, len(kept), *kept, *sources))  # type: ignore[no-untyped-call]
             return tuple(None if part is None else next(found) for part in results)
 

@@ -19,7 +19,9 @@ class WrongUseError(Exception):
 
 def in_options(reason: Exception) -> str:
     """What an error says, with the options of the command line in place of Python's arguments."""
-    return re.sub(r"\b(duplicates|static)=(?:\"(\w+)\")?", r"--\1 \2", str(reason)).replace(" .", ".")
+    return re.sub(
+        r"\b(duplicates|static)=(?:\"(\w+)\")?", lambda m: " ".join(filter(None, (f"--{m[1]}", m[2]))), str(reason)
+    )
 
 
 def ends_well(command: Command) -> Command:

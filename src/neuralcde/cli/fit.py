@@ -20,10 +20,10 @@ from ..report import record_run
 from ..train import Processes
 from ..train.whole_files import staged, write_atomically
 from .errors import WrongUseError, ends_well
-from .labelled import MOST_CLASSES, all_targets, read_series
+from .labelled import all_targets, read_series
 from .options import EstimatorOptions, given, read_config, write_config
 from .predictions import check_names, prediction_table
-from .tables import write_table
+from .tables import MOST_CLASSES, write_table
 
 OWN = ("table", "id", "time", "label", "labels", "static", "channels", "task", "test_fraction", "seed", "duplicates")
 
@@ -229,4 +229,5 @@ def _split(targets: np.ndarray[Any, Any], share: float, seed: int, *, classes: b
 
 def _classes(target: Any) -> set[Any]:
     """The classes of a series: one, or those of its rows."""
-    return set(target.tolist()) - {None} if isinstance(target, np.ndarray) else {target}
+    rows = target.tolist() if isinstance(target, np.ndarray) else [target]
+    return {name for name in rows if name is not None and name == name}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,7 @@ import torch
 
 from ..series import IrregularSeries
 from .errors import WrongUseError, in_options
-from .tables import need_columns, read_table
-
-MOST_CLASSES = 20  # a label with more different numbers is a quantity
+from .tables import MOST_CLASSES, need_columns, read_table
 
 
 def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any, Any]]:
@@ -28,19 +27,23 @@ def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any,
         need_columns(frame, file, label=label)
         if known.get("labels"):
             raise WrongUseError("--labels has one label a series; with --per-row the label is a column of TABLE.")
+        _check_label(frame, file, known)
         found = {}
     elif known.get("labels"):
         other = Path(known["labels"])
-        found = _labels_of_series(read_table(other, text=[id_column], codes=[label]), other, id=id_column, label=label)
+        found = _labels_of_series(read_table(other, text=[id_column], codes=[label]), other, known)
     else:
-        found = _labels_of_series(frame, file, id=id_column, label=label)
+        found = _labels_of_series(frame, file, known)
     for option in ("static", "channels"):
         for name in known.get(option) or ():
             need_columns(frame, file, **{option: name})
     spoken_for = {id_column, known["time"], label, *known.get("static", ())}
     measured = [name for name in known.get("channels") or frame.columns if name not in spoken_for]
     refuse_text_among_numbers(frame, file, measured)
-    refuse_text_among_numbers(frame, file, known.get("static", ()), least=MOST_CLASSES)
+    for name in known.get("static", ()):
+        trouble = text_among_numbers(frame[name], least=MOST_CLASSES)
+        if trouble:
+            warnings.warn(f"{file}: {trouble}: it becomes one feature a value.", stacklevel=2)
     names: dict[str, Any] = {"id": id_column, "time": known["time"], "duplicates": known.get("duplicates", "error")}
     try:
         series = IrregularSeries.from_long(
@@ -50,7 +53,7 @@ def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any,
             **names,
         )
         if known.get("per_row"):
-            return series, _labels_of_rows(frame, file, label, names)
+            return series, _labels_of_rows(frame, label, names)
     except (TypeError, ValueError) as reason:
         raise WrongUseError(f"{file}: {in_options(reason)}") from reason
     ids = series.ids.tolist()
@@ -67,25 +70,39 @@ def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any,
     return series, np.asarray([found[str(name)] for name in ids])
 
 
-def refuse_text_among_numbers(frame: polars.DataFrame, file: Path, names: Iterable[str], *, least: int = 1) -> None:
-    """A column of text is what it is; numbers with some text among them, or one text again and again, are likely a mistake.
+def refuse_text_among_numbers(frame: polars.DataFrame, file: Path, names: Iterable[str]) -> None:
+    """Of channels: a column of text is left out, with a word, but some text among numbers is more likely a mistake."""
+    for trouble in filter(None, (text_among_numbers(frame[name]) for name in names)):
+        raise WrongUseError(
+            f"{file}: {trouble}. Correct them, leave those cells empty, or choose other columns with --channels."
+        )
 
-    Columns with up to `least` different numbers are let pass, as categories of which some look like numbers.
+
+def text_among_numbers(column: polars.Series, *, least: int = 0) -> str | None:
+    """What is wrong with a column of numbers, where some values are text, or many are one and the same text.
+
+    Columns with up to `least` different numbers are categories, of which some look like numbers.
     """
-    for column in (frame[name].drop_nulls() for name in names if frame[name].dtype == polars.String):
-        numbers = column.cast(polars.Float64, strict=False)
-        text = column.filter(numbers.is_null())
-        few = len(text) < len(column) / 2 or text.n_unique() == 1
-        if len(text) and few and numbers.drop_nulls().n_unique() > least:
-            raise WrongUseError(
-                f"{file}: the column {column.name} holds numbers, but {len(text)} of its {len(column)} values are text, e.g. "
-                f"{text[0]!r}. Correct them, leave those cells empty, or leave the column out."
-            )
+    if column.dtype != polars.String:
+        return None
+    column = column.drop_nulls()
+    numbers = column.str.replace(r"^(\s*[+-]?\d*),(\d+\s*)$", "$1.$2").cast(polars.Float64, strict=False)
+    text, different = column.filter(numbers.is_null()), numbers.drop_nulls().n_unique()
+    few = 0 < len(text) < len(column) / 2
+    one = text.n_unique() == 1 and different > 10
+    if not (few or one) or different <= least:
+        return None
+    return f"the column {column.name} holds numbers, but {len(text)} of its {len(column)} values are text, e.g. {text[0]!r}"
 
 
-def _labels_of_rows(frame: polars.DataFrame, file: Path, label: str, names: dict[str, Any]) -> np.ndarray[Any, Any]:
+def _check_label(frame: polars.DataFrame, file: Path, known: dict[str, Any]) -> None:
+    trouble = text_among_numbers(frame[known["label"]], least=MOST_CLASSES)
+    if trouble and known.get("task") != "classification":
+        raise WrongUseError(f"{file}: {trouble}. Leave those cells empty, or say --task classification.")
+
+
+def _labels_of_rows(frame: polars.DataFrame, label: str, names: dict[str, Any]) -> np.ndarray[Any, Any]:
     """An array of labels for every series, in the order of its rows; None or NaN where there is none."""
-    refuse_text_among_numbers(frame, file, [label], least=MOST_CLASSES)
     column = frame[label]
     classes: polars.Series | None = column.drop_nulls().unique().sort()
     if column.dtype.is_float() or (column.dtype.is_integer() and column.n_unique() > MOST_CLASSES):
@@ -112,10 +129,11 @@ def _labels_of_rows(frame: polars.DataFrame, file: Path, label: str, names: dict
     return parts
 
 
-def _labels_of_series(frame: polars.DataFrame, file: Path, *, id: str, label: str) -> dict[str, Any]:
+def _labels_of_series(frame: polars.DataFrame, file: Path, known: dict[str, Any]) -> dict[str, Any]:
     """The label of every id, as text: one each."""
+    id, label = known["id"], known["label"]
     need_columns(frame, file, id=id, label=label)
-    refuse_text_among_numbers(frame, file, [label], least=MOST_CLASSES)
+    _check_label(frame, file, known)
     pairs = frame.select(id, label).drop_nulls().drop_nans().unique(maintain_order=True)
     twice = pairs.filter(pairs[id].is_duplicated())
     if twice.height:

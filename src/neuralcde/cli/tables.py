@@ -12,6 +12,7 @@ import polars
 
 from .errors import WrongUseError
 
+MOST_CLASSES = 20  # a label with more different numbers is a quantity
 ENDINGS = (".csv", ".parquet", ".arrow", ".feather")
 
 
@@ -35,7 +36,8 @@ def read_table(file: Path, *, text: Sequence[str] = (), codes: Sequence[str] = (
         raise WrongUseError(f"{file} cannot be read: {first}") from reason
     if frame.height == 0:
         raise WrongUseError(f"{file} has no rows.")
-    return frame.with_columns(polars.selectors.decimal().cast(polars.Float64))
+    decimals = [name for name, kind in frame.schema.items() if kind.is_decimal() and name not in text]
+    return frame.with_columns(polars.col(decimals).cast(polars.Float64))
 
 
 def _read_csv(file: Path, text: Sequence[str], codes: Sequence[str]) -> polars.DataFrame:
@@ -66,8 +68,9 @@ def _read_csv(file: Path, text: Sequence[str], codes: Sequence[str]) -> polars.D
 
 
 def _with_codes(frame: polars.DataFrame, file: Path, names: Sequence[str], options: dict[str, Any]) -> polars.DataFrame:
-    """The table with those of the columns as text that hold whole numbers of which some are written 01."""
-    whole = [name for name in names if name in frame.columns and frame[name].dtype.is_integer()]
+    """The table with those of the columns as text that hold a few whole numbers, some of them written 01."""
+    found = [frame[name] for name in names if name in frame.columns]
+    whole = [column.name for column in found if column.dtype.is_integer() and column.n_unique() <= MOST_CLASSES]
     if not whole:
         return frame
     plain = {**options, "schema_overrides": dict.fromkeys(whole, polars.String)}

@@ -1,5 +1,6 @@
 """The fused fast path: programs for tiles of series, and the call into the native engine. Invisible to users."""
 
+from .._native.transforms import transformed as transformed
 from .events import Events as Events
 from .events import KnotEvents as KnotEvents
 from .events import Saved as Saved

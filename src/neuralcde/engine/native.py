@@ -117,8 +117,8 @@ class _Solve(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        z0, coefficients, row_inputs, *parameters = ctx.saved_tensors
+    def backward(ctx: Any, saved: tuple[Tensor, ...], gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        z0, coefficients, row_inputs, *parameters = saved
         to_parameters = [torch.zeros_like(p, memory_format=torch.contiguous_format) for p in parameters]
         to_z0 = torch.empty_like(z0, memory_format=torch.contiguous_format)
         _, _, wants_coefficients, wants_rows, *_ = ctx.needs_input_grad

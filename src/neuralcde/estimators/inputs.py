@@ -82,10 +82,10 @@ def _looked_up(y: Any, ids: list[Any], *, from_table: bool) -> Any:
     """A pandas object in the order of the ids, where they are its index; as it is, where its index is 0, 1, ..."""
     index = y.index.tolist()
     counted = index == list(range(len(index)))
-    if counted and from_table and y.index.name is None and len(index) != len(ids):
+    if counted and from_table and y.index.name is None and len(index) != len(ids) and 0 not in ids:
         raise ValueError(
-            f"y has {len(index)} targets for {len(ids)} series, and its index only counts them; make the ids its index: "
-            "y.set_index(...), or y.index = ids."
+            f"y has {len(index)} targets for {len(ids)} series, and its index only counts them; make the ids its index and "
+            'name it: y.set_axis(ids).rename_axis("id"), or pass a mapping from id to target.'
         )
     if counted and len(index) == len(ids) and len(set(ids)) < len(ids):  # series of several tables, each from 0 on
         return y

@@ -71,9 +71,9 @@ class _Native(torch.autograd.Function):
         "the native kernel of a cubic path cannot be differentiated twice; set NEURALCDE_ISA=none to build paths in plain torch, "
         "which can."
     )
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, None, None]:
+    def backward(ctx: Any, saved: tuple[Tensor, ...], gradient: Tensor) -> tuple[Tensor | None, Tensor, None, None]:
         assert kernels is not None
-        times, values, offsets = (part.detach().contiguous() for part in ctx.saved_tensors)
+        times, values, offsets = (part.detach().contiguous() for part in saved)
         to_values = torch.empty_like(values)
         to_times = torch.empty_like(times) if ctx.needs_input_grad[0] else None
         gradient, threads = gradient.contiguous(), torch.get_num_threads()

@@ -7,10 +7,11 @@ import math
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from .._native import kernels
+from .._native.transforms import transformed
 from ..series import IrregularSeries
 from .control_path import ControlPath
 from .natural_cubic import natural_cubic
@@ -57,7 +58,10 @@ def smoothing(series: IrregularSeries, *, penalty: float) -> ControlPath:
         raise ValueError(f"penalty must be a finite number >= 0, got {penalty!r}.")
     if series.times.requires_grad:
         raise ValueError("smoothing is not differentiable in the times; detach them: times.detach().")
-    smoothed = _Smooth.apply(series.values, series, float(penalty))  # type: ignore[no-untyped-call]
+    if transformed():
+        smoothed = torch.where(_added(series), series.values, in_torch(series, float(penalty)))
+    else:
+        smoothed = _Smooth.apply(series.values, series, float(penalty))  # type: ignore[no-untyped-call]
     path = natural_cubic(dataclasses.replace(series, values=smoothed))
     return dataclasses.replace(path, series=series, scheme="smoothing")
 
@@ -86,9 +90,13 @@ def smooth(series: IrregularSeries, penalty: float) -> Float[Tensor, "rows chann
     else:
         for part in blocks(series):
             smoothed[int(offsets[part.start]) : int(offsets[part.stop])] = in_torch(series[part], penalty)
-    added = [channel for channel, role in enumerate(series.roles) if role != "data"]
+    added = _added(series)
     smoothed[:, added] = values[:, added]
     return smoothed
+
+
+def _added(series: IrregularSeries) -> Bool[Tensor, "channels"]:
+    return torch.tensor([role != "data" for role in series.roles], device=series.device)
 
 
 def in_torch(series: IrregularSeries, penalty: float) -> Float[Tensor, "rows channels"]:

@@ -71,8 +71,9 @@ def typed(column: nw.Series[Any]) -> nw.Series[Any]:
 
 
 def _is_plain_date(item: Any) -> bool:
-    """A date, or a datetime without a time zone."""
-    return isinstance(item, datetime.date) and getattr(item, "tzinfo", None) is None
+    """A date, or a datetime without a time zone, of no more than microseconds (those of pandas may have more)."""
+    zone, beyond = getattr(item, "tzinfo", None), getattr(item, "nanosecond", 0)
+    return isinstance(item, datetime.date) and zone is None and not beyond
 
 
 def as_times(

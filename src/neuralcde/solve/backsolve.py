@@ -95,8 +95,8 @@ class _Adjoint(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        states, _, coefficients, inputs, _, _, _, *parameters = ctx.saved_tensors
+    def backward(ctx: Any, saved: tuple[Tensor, ...], gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        states, _, coefficients, inputs, _, _, _, *parameters = saved
         to_states = torch.zeros_like(states).index_add(0, ctx.asked, gradient)
         timed = any(ctx.needs_input_grad[4:7])
         named = dict(zip(ctx.names, parameters, strict=True))

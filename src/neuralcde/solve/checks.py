@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._native.transforms import transformed
+from ..engine import transformed
 from ..fields import LowRankField, MLPField
 from ..paths import ControlPath
 from ..series import ragged

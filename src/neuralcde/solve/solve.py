@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from .._native.transforms import transformed
 from ..engine import (
     MOST_STAGES,
     Events,
@@ -22,6 +21,7 @@ from ..engine import (
     lower_flow,
     lower_jump,
     solve_natively,
+    transformed,
 )
 from ..fields import VectorField, as_field
 from ..paths import ControlPath
@@ -200,6 +200,10 @@ class _Run:
     def __call__(self, z0: Tensor, events: Events, saved: Saved) -> tuple[Tensor, Tensor, str]:
         problem = Problem(self.path, self.flow, self.jump, self.tableau, z0, events, saved)
         programs = self._programs(problem)
+        if isinstance(self.method, Backsolve) and transformed():
+            raise ValueError(
+                'gradient="backsolve" knows neither torch.func nor forward mode; use gradient="checkpoint".'
+            )
         if isinstance(programs, str):
             method = Backprop() if transformed() or isinstance(self.method, Backsolve) else self.method
             if isinstance(self.method, Backsolve) and torch.is_grad_enabled():
