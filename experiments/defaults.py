@@ -1,6 +1,6 @@
 """What the estimators' defaults rest on: one change at a time, on data of different kinds, cross-validated with paired seeds.
 
-`python -m experiments.defaults [DATA ...]` does what has no line in defaults.jsonl yet and prints the table.
+`python -m experiments.defaults [DATA ...]` does what has no line in defaults.jsonl yet, and writes the table into docs/choosing.md.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from neuralcde.cli.icu_table import icu_table
 from neuralcde.series.channels import time_since_start
 
 from .character_trajectories.run import drop, read
+from .documents import between_marks
 from .experiment import HERE, Experiment
 from .lines import Line, Lines, read_lines
 from .provenance import provenance
@@ -39,6 +40,7 @@ from .splits import split_positions
 from .tables import Table
 
 FILE, FOLDS = HERE / "defaults.jsonl", 3
+PAGE, COMMAND = HERE.parent / "docs" / "choosing.md", "python -m experiments.defaults"
 # Parameters of the estimator; with a dot, of what it makes.
 CHANGES: dict[str, dict[str, Any]] = {
     "nothing": {},
@@ -172,31 +174,38 @@ def table(lines: list[Line]) -> Table:
     rows = []
     for change in (change for change in CHANGES if any(line["change"] == change for line in lines)):
         row = [change]
-        for name, key in itertools.product(names, ("score", "log_loss")):
+        for name in names:
             folds = [
                 fold for fold in range(FOLDS) if (name, change, fold) in scores and (name, "nothing", fold) in scores
             ]
-            values = [scores[name, change, fold][key] for fold in folds]
+            values = [100 * scores[name, change, fold]["score"] for fold in folds]
             if change != "nothing":
-                values = [value - scores[name, "nothing", k][key] for value, k in zip(values, folds, strict=True)]
-            sign, unit = ("" if change == "nothing" else "+"), (100 if key == "score" else 1)
-            row.append(_text([unit * value for value in values], sign, 1 if key == "score" else 3))
+                values = [
+                    value - 100 * scores[name, "nothing", fold]["score"]
+                    for value, fold in zip(values, folds, strict=True)
+                ]
+            row.append(_text(values, "" if change == "nothing" else "+"))
         rows.append(row)
-    heads = [f"{name}, {key}" for name, key in itertools.product(names, ("score in %", "log loss"))]
     title = (
-        f"The estimators' defaults, and one change at a time: accuracy (letters) or area under the curve on held-out folds (so many of "
-        f"{FOLDS}), differences to the defaults on the same folds ± standard error"
+        f"The estimators' defaults, and one change at a time: accuracy (letters) or area under the curve in % on held-out folds (so "
+        f"many of {FOLDS}), differences to the defaults on the same folds ± standard error"
     )
-    return Table(title, ["change", *heads], rows)
+    return Table(title, ["change", *names], rows)
 
 
-def _text(values: list[float], sign: str, digits: int) -> str:
+def page() -> str:
+    """docs/choosing.md, with the table of all lines there are."""
+    return between_marks(PAGE.read_text(), "defaults", table(read_lines(FILE)).markdown(), COMMAND)
+
+
+def _text(values: list[float], sign: str) -> str:
     if not values:
         return ""
-    error = f" ± {statistics.stdev(values) / len(values) ** 0.5:.{digits}f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):{sign}.{digits}f}{error} ({len(values)})"
+    error = f" ± {statistics.stdev(values) / len(values) ** 0.5:.1f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):{sign}.1f}{error} ({len(values)})"
 
 
 if __name__ == "__main__":
     measure(sys.argv[1:] or list(DATA))
+    PAGE.write_text(page())
     print(table(read_lines(FILE)).markdown())

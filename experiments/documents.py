@@ -25,19 +25,17 @@ def documents(experiment: Experiment) -> dict[Path, str]:
     return texts
 
 
-def between_marks(text: str, name: str, table: str) -> str:
-    """A text with what is between an experiment's two marks replaced.
+def between_marks(text: str, name: str, table: str, command: str = COMMAND) -> str:
+    """A text with what is between the two marks of a name replaced.
 
     Raises
     ------
     ValueError
         Where a mark is missing.
     """
-    start, end = f"<!-- {name}: {COMMAND} -->\n", "<!-- end -->\n"
+    start, end = f"<!-- {name}: {command} -->\n", "<!-- end -->\n"
     before, first, rest = text.partition(start)
     _, last, after = rest.partition(end)
     if not (first and last):
-        raise ValueError(
-            f"the README must have the lines {start.strip()} and {end.strip()} around the table of {name}."
-        )
+        raise ValueError(f"the page must have the lines {start.strip()} and {end.strip()} around the table of {name}.")
     return before + start + table + end + after
