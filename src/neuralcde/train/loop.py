@@ -65,7 +65,7 @@ def train(
     kept = together.agree(lambda: load_state(file) if resume and file is not None and file.exists() else None)
     if file is not None and not resume and together.first:
         file.unlink(missing_ok=True)  # of an earlier run, which nobody should resume by mistake
-    fingerprint = _fingerprint(model, task, training, validation)
+    fingerprint = "" if file is None else _fingerprint(model, task, training, validation)
     if kept is not None:
         if kept.pop("fingerprint") != fingerprint:
             raise ValueError(
