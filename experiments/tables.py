@@ -72,13 +72,17 @@ def main_table(experiment: Experiment) -> Table | None:
 
 
 def configured(lines: list[Line], experiment: Experiment, variant: str | None = None) -> list[Line]:
-    """The lines with the settings of a variant; where there are none, those with the largest other cap on epochs."""
+    """The lines with the settings of a variant; where there are none, those with the largest other cap on epochs.
+
+    Of the configured seeds alone: more seeds of one cell, run because of what it said, must not change it.
+    """
 
     def with_cap(cap: int) -> list[Line]:
         return [
             line
             for line in lines
-            if line["settings"] == capped(experiment.settings(line["model"], variant=variant), cap)
+            if line["seed"] < experiment.config["runs"]
+            and line["settings"] == capped(experiment.settings(line["model"], variant=variant), cap)
         ]
 
     caps = sorted({line["settings"]["training"]["max_epochs"] for line in lines}, reverse=True)
