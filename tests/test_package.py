@@ -36,6 +36,11 @@ def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
 
 
+def test_the_guide_for_contributors_names_every_folder():
+    table = (ROOT / "CONTRIBUTING.md").read_text().split("## How we write")[0]
+    assert [line.split("`")[1] for line in table.splitlines() if line.startswith("| `")] == FOLDERS
+
+
 def test_public_names():
     assert neuralcde.__all__ == [
         "IrregularSeries",
