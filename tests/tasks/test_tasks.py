@@ -1,5 +1,6 @@
 """One suite for every task: losses by hand, priors that cannot be bettered, means that add up, metrics that are scikit-learn's."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -52,6 +53,14 @@ def test_the_loss_of_all_is_the_weighted_mean_of_the_parts(case):
     total = sum(task.loss(outputs[part], targets[part]) * w for part, w in zip(parts, weights, strict=True))
     torch.testing.assert_close(total / sum(weights), task.loss(outputs, targets))
     assert task.weight(targets) == pytest.approx(sum(weights))
+
+
+def test_losses_are_the_loss_of_each_by_itself(case):
+    task, targets, outputs = case
+    plain = {"positive_weight": 1.0, "weights": None, "positive_weights": None}
+    task = dataclasses.replace(task, **{name: value for name, value in plain.items() if hasattr(task, name)})
+    alone = torch.stack([task.loss(outputs[i : i + 1], targets[i : i + 1]) for i in range(len(targets))])
+    torch.testing.assert_close(task.losses(outputs, targets), alone, equal_nan=True)
 
 
 def test_unknown_targets_change_nothing(case):

@@ -18,7 +18,7 @@ from torch import Tensor
 from .. import __version__
 from ..estimators.path_estimator import PathEstimator
 from ..series import IrregularSeries
-from ..tasks import BinaryTask, MulticlassTask, RegressionTask, Task
+from ..tasks import BinaryTask, Task
 from ..train.whole_files import write_atomically
 from .summary import summary_of_series, summary_of_targets
 
@@ -94,7 +94,7 @@ def choose_examples(
     lengths
         Rows of the series; those longer than `LONGEST` are passed over where there are others.
     """
-    loss = _mean_of_each(losses(task, outputs, targets), counts)
+    loss = _mean_of_each(task.losses(outputs.detach(), targets).cpu().numpy(), counts)
     short = lengths <= LONGEST
     candidates = np.flatnonzero(np.isfinite(loss) & (short if short.any() else True))
     order = candidates[np.argsort(loss[candidates], kind="stable")]
@@ -109,23 +109,6 @@ def choose_examples(
     for position, role in [(order[-1], "worst"), *wanted]:
         found.setdefault(int(position), role)
     return sorted(found.items(), key=lambda item: item[1] == "worst")
-
-
-def losses(task: Task, outputs: Tensor, targets: Tensor) -> NDArray[Any]:
-    """What each target costs, classes not weighted; NaN where it is not known."""
-    truth = targets.double().cpu().numpy()
-    if isinstance(task, RegressionTask):
-        errors: NDArray[Any] = (outputs.detach().double().cpu().numpy() - truth) ** 2
-    else:
-        p = task.probabilities(outputs)  # type: ignore[attr-defined]
-        if isinstance(task, BinaryTask | MulticlassTask):
-            of_truth = p[np.arange(len(p)), np.nan_to_num(truth).astype(int)]
-        else:
-            of_truth = np.where(truth > 0.5, p, 1 - p)
-        errors = np.where(np.isnan(truth), np.nan, -np.log(np.maximum(of_truth, 1e-300)))
-    if errors.ndim == 1:
-        return errors
-    return _mean_of_each(errors.ravel(), np.full(len(errors), errors.shape[1]))
 
 
 def _mean_of_each(values: NDArray[Any], counts: NDArray[Any]) -> NDArray[Any]:

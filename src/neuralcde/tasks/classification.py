@@ -51,6 +51,10 @@ class BinaryTask(Task):
             outputs[..., 0][known], targets[known].to(outputs.dtype), pos_weight=weight
         )
 
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        r"""$-\log p$ of what was so."""
+        return functional.binary_cross_entropy_with_logits(outputs[..., 0].double(), targets.double(), reduction="none")
+
     def prior(self, targets: Tensor) -> Tensor:
         """The logarithm of the weighted odds."""
         return _log_odds(targets.nanmean(), self.positive_weight).reshape(1)
@@ -112,6 +116,11 @@ class MulticlassTask(Task):
         known = ~targets.isnan()
         weights = None if self.weights is None else outputs.new_tensor(self.weights)
         return functional.cross_entropy(outputs[known], targets[known].long(), weight=weights)
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        r"""$-\log p$ of what was so."""
+        found = outputs.double().log_softmax(-1).gather(-1, targets.nan_to_num().long()[..., None])[..., 0]
+        return torch.where(targets.isnan(), torch.nan, -found)
 
     def prior(self, targets: Tensor) -> Tensor:
         """The logarithms of the classes' weighted shares."""
@@ -193,6 +202,12 @@ class MultilabelTask(Task):
         return functional.binary_cross_entropy_with_logits(
             outputs[known], targets[known].to(outputs.dtype), pos_weight=weights
         )
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        r"""$-\log p$ of what was so, mean over labels."""
+        return functional.binary_cross_entropy_with_logits(
+            outputs.double(), targets.double(), reduction="none"
+        ).nanmean(-1)
 
     def prior(self, targets: Tensor) -> Tensor:
         """The logarithm of the weighted odds of every label."""

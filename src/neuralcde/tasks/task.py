@@ -43,6 +43,10 @@ class Task(ABC):
         """Mean loss over the targets that are known."""
 
     @abstractmethod
+    def losses(self, outputs: Float[Tensor, "... outputs"], targets: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        """What a series or row adds to the loss, classes not weighted; mean over its own targets, NaN where none is known."""
+
+    @abstractmethod
     def decode(self, outputs: Float[Tensor, "... outputs"]) -> NDArray[Any]:
         """Predictions in the user's terms."""
 
