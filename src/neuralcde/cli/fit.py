@@ -19,9 +19,9 @@ from ..estimators.path_estimator import PathEstimator
 from ..report import record_run
 from ..train import Processes
 from ..train.whole_files import staged, write_atomically
-from .errors import WrongUseError, ends_well
+from .errors import WrongUseError, ends_well, in_options
 from .labelled import all_targets, read_series
-from .options import EstimatorOptions, given, read_config, write_config
+from .options import DEFAULTS, EstimatorOptions, given, read_config, write_config
 from .predictions import check_names, prediction_table
 from .tables import MOST_CLASSES, write_table
 
@@ -68,7 +68,8 @@ def fit(
     channels
         Measured columns; by default every other numeric one.
     task
-        By default classification, and regression where the label has more than 20 different numbers.
+        By default classification, and regression where the label has more than 20 different numbers, or numbers that are not
+        whole.
     out
         Folder for the model, its configuration and its test results.
     config
@@ -132,8 +133,7 @@ def fit(
         classes=kind == "classification",
     )
     estimator_class = NeuralCDEClassifier if kind == "classification" else NeuralCDERegressor
-    parameters.setdefault("verbose", 1)
-    estimator = estimator_class(**parameters | {"random_state": int(settled["seed"])})
+    estimator = estimator_class(**DEFAULTS | parameters | {"random_state": int(settled["seed"])})
     check_names(known["id"], known["time"], known["label"], values if kind == "classification" else ())
     first = Processes.current().first  # of those that torchrun started, the one that speaks and writes
     if first:
@@ -141,7 +141,7 @@ def fit(
     try:
         estimator.fit(series[training], targets[training], folder=out / "training", resume=resume)
     except (ValueError, TypeError) as reason:
-        raise WrongUseError(str(reason)) from reason
+        raise WrongUseError(in_options(reason)) from reason
     if not first:
         return
     if estimator.interrupted_:

@@ -11,12 +11,14 @@ def info() -> None:
     """Print version, engine, instruction set and threads."""
     import torch  # here, so that --help does not wait for it
 
+    from ..engine import engine_name
     from ..paths import native_level
 
     level = native_level()
+    why = "no native kernels" if level == "none" else "NEURALCDE_ENGINE=torch"
     rows = {
         "neuralcde": __version__,
-        "engine": "plain torch (no native kernels)" if level == "none" else "native kernels",
+        "engine": "native kernels" if engine_name() != "torch" else f"plain torch ({why})",
         "instruction set": level,
         "threads": str(torch.get_num_threads()),
         "torch": torch.__version__,

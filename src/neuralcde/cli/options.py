@@ -19,6 +19,9 @@ from ..train.whole_files import write_atomically
 from .errors import WrongUseError
 
 TYPES: dict[str, Any] = {"class_weight": Literal["balanced"]}
+DEFAULTS = {"verbose": 1}  # where they are not the estimators'
+NOT_GIVEN: Any = object()
+NONE = "none"  # None in a file, which TOML does not know
 
 
 def _described(documented: type) -> dict[str, str]:
@@ -35,7 +38,7 @@ def _described(documented: type) -> dict[str, str]:
 
 
 def _options() -> type:
-    """A dataclass of the classifier's parameters, each None until it is given."""
+    """A dataclass of the classifier's parameters, each `NOT_GIVEN` until it is given: None says something."""
     hints = get_type_hints(NeuralCDEClassifier.__init__)
     described: dict[str, str] = {}
     for documented in (TrainingSettings, PathEstimator, NeuralCDEClassifier):
@@ -44,29 +47,28 @@ def _options() -> type:
     for name, parameter in inspect.signature(NeuralCDEClassifier.__init__).parameters.items():
         if name not in ("self", "random_state"):  # which is --seed
             kind = TYPES.get(name, hints[name])
-            text = f"{described.get(name, '')} Default: {parameter.default}."
-            fields.append((name, Annotated[kind | None, Parameter(help=text)], dataclasses.field(default=None)))
+            text = f"{described.get(name, '')} Default: {DEFAULTS.get(name, parameter.default)}."
+            help_ = Parameter(help=text, show_default=False)
+            fields.append((name, Annotated[kind | None, help_], dataclasses.field(default=NOT_GIVEN)))
     made = dataclasses.make_dataclass("EstimatorOptions", fields, frozen=True)
     made.__module__ = __name__  # cyclopts takes a class of the module `types` for a plain value
     return made
 
 
 EstimatorOptions: Any = _options()
+MAY_BE_NONE = ("clip", "patience")  # whose default is a number
 
 
 def given(options: Any) -> dict[str, Any]:
     """What was given on the command line."""
-    return (
-        {}
-        if options is None
-        else {name: value for name, value in dataclasses.asdict(options).items() if value is not None}
-    )
+    return {} if options is None else {k: v for k, v in vars(options).items() if v is not NOT_GIVEN}
 
 
 def read_config(file: Path) -> dict[str, Any]:
     """A TOML file of options."""
     try:
-        return tomllib.loads(file.read_text())
+        found = tomllib.loads(file.read_text())
+        return {name: None if name in MAY_BE_NONE and value == NONE else value for name, value in found.items()}
     except FileNotFoundError:
         raise WrongUseError(f"--config {file} does not exist.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as reason:
@@ -74,8 +76,9 @@ def read_config(file: Path) -> dict[str, Any]:
 
 
 def write_config(file: Path, config: dict[str, Any]) -> None:
-    """The options as TOML, those of None left out; JSON's strings, numbers, truths and lists are TOML's."""
-    lines = [f"{name} = {_toml(value)}" for name, value in config.items() if value is not None]
+    """The options as TOML, those of None left out but where it says something; JSON's strings, numbers, truths and lists are TOML's."""
+    told = {name: NONE if value is None and name in MAY_BE_NONE else value for name, value in config.items()}
+    lines = [f"{name} = {_toml(value)}" for name, value in told.items() if value is not None]
     write_atomically(file, ("\n".join(lines) + "\n").encode())
 
 

@@ -11,10 +11,11 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..tasks import BinaryTask, MulticlassTask, MultilabelTask, classification_task
-from .path_estimator import ModelName, PathEstimator
+from .path_estimator import ModelName, PathEstimator, with_parameters
 from .preparation import Scheme
 
 
+@with_parameters
 class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
     """Classify series with a Neural CDE, or with one of the models it is compared with.
 
@@ -22,7 +23,7 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
     ----------
     class_weight : {None, "balanced"} or dict
         How much each class counts.
-    model, hidden, width, depth, path, intensity, per_row, pool, solver, substeps, max_epochs, ...
+    model, hidden, ...
         As in `PathEstimator`.
 
     Attributes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -12,6 +13,8 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from ..series import IrregularSeries, ragged
 from ..tasks import missing_targets
+
+NOT_NUMBERS = (nw.String, nw.Categorical, nw.Enum, nw.Datetime, nw.Date, nw.Time, nw.Duration)
 
 
 def as_series(estimator: Any, X: Any, *, reset: bool) -> IrregularSeries:
@@ -26,6 +29,13 @@ def as_series(estimator: Any, X: Any, *, reset: bool) -> IrregularSeries:
             vars(estimator).pop("n_features_in_", None)
             vars(estimator).pop("feature_names_in_", None)
         return X
+    table = nw.from_native(X, eager_only=True, pass_through=True)
+    if isinstance(table, nw.DataFrame) and any(isinstance(kind, NOT_NUMBERS) for kind in table.schema.values()):
+        raise ValueError(
+            "X is a data frame with columns that are not numbers; of a data frame a row is a series, and the columns are its steps. "
+            "A long table is read first: IrregularSeries.from_long(frame, id=..., time=...); a new one for a fitted estimator with "
+            "estimator.read_long(frame)."
+        )
     values = validate_data(
         estimator, X, reset=reset, allow_nd=True, ensure_all_finite="allow-nan", dtype=[np.float64, np.float32]
     )
@@ -94,10 +104,14 @@ def _looked_up(y: Any, ids: list[Any], *, from_table: bool) -> Any:
     if counted:
         return y
     missing = [name for name in ids if name not in set(index)]
-    trouble = f"lacks {len(missing)} of {len(ids)} ids, e.g. {missing[0]!r}" if missing else "has some ids twice"
+    if not missing:
+        raise ValueError(
+            "y has an index of its own, which has some ids twice; make the ids its index, one target each."
+        )
     raise ValueError(
-        f"y has an index of its own, which {trouble}; make the ids its index, one target each, or pass y.to_numpy() for targets "
-        "by position."
+        f"y has an index of its own, which lacks {len(missing)} of {len(ids)} ids, e.g. {missing[0]!r}; it must have a target for "
+        "every series under its id. What splits series and y by position, as scikit-learn does, needs y in their order: "
+        "y.loc[series.ids]."
     )
 
 

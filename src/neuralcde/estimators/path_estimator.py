@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -40,8 +40,11 @@ SETTINGS = (
     "channel_dropout",
     "verbose",
 )
-FEWEST_FOR_VALIDATION = 50  # series; below it all of them train
+FEWEST_THAT_JUDGE = 8  # series; where there would be fewer, all of them train
 LARGE = 2**24  # values; above it paths are built batch by batch
+
+
+Estimator = TypeVar("Estimator", bound=type)
 
 
 class PathEstimator(BaseEstimator):  # type: ignore[misc]
@@ -63,23 +66,44 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         Whether y has a target at every observation, in place of one a series. Predictions are then a row a row, and on causal
         paths (all but "natural_cubic") each of them knows the past alone.
     pool : {"last", "mean"}
-        Whether the output is read off the last state or off its mean over time.
+        Whether the output is read off the last state or off its mean over time; predictions at times or rows are those of the
+        series up to there.
     solver : str
         Of the differential equation.
     substeps : int
         Steps between two observations.
     batch_size : int or "auto"
         Series in a step; "auto": a sixtieth of the training series, 8 to 512.
-    max_epochs, learning_rate, readout_rate, weight_penalty, weight_decay, clip, schedule, patience, average, channel_dropout
-        As in `TrainingSettings`.
+    max_epochs : int
+        Passes over the training data, at most.
+    learning_rate : float
+        Of Adam.
+    readout_rate : float
+        Factor on the learning rate of the readout.
+    weight_penalty : float
+        Times the sum of the norms of the field's weights, added to the loss, as in the paper.
+    weight_decay : float
+        Decoupled from the loss (AdamW).
+    clip : float or None
+        Largest norm of the gradient; None for any.
+    schedule : {"cosine", "plateau", "constant"}
+        How the learning rate falls: to zero over `max_epochs`, to a tenth after 10 epochs without a better validation loss, or
+        not at all.
+    patience : int or None
+        Epochs without a better validation metric before training stops; None for never.
+    average : float
+        Decay of a moving average of the weights, which then is the model; 0 for none.
+    channel_dropout : float
+        Share of channels that a training series loses in a step, as if they had never been observed.
     validation_fraction : float
-        Share of the series that training does not see and that decides which epoch is kept; 0 for none.
+        Share of the series that training does not see and that decides which epoch is kept, and when to stop; 0 for none. Where
+        it comes to fewer than eight series there is none either, and the last epoch is kept.
     device : str
         "cpu", "cuda", ...; under torchrun "cuda" is each process's own.
     random_state : int, RandomState or None
         For identical results twice.
     verbose : int
-        1 shows progress.
+        1 shows progress: a bar on a terminal, a line every two seconds elsewhere.
     """
 
     def __init__(
@@ -219,8 +243,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         """What nothing else would complain about."""
         if self.intensity not in ("auto", True, False):
             raise ValueError(f'intensity={self.intensity!r} is not "auto", True or False.')
-        if torch.device(self.device).type == "cuda" and not torch.cuda.is_available():
-            raise ValueError(f"device={self.device!r}, but torch finds no GPU here; use device='cpu'.")
+        check_device(self.device)
 
     def _make_task(self, targets: NDArray[Any]) -> Task:
         raise NotImplementedError
@@ -231,7 +254,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         if not 0 <= self.validation_fraction < 1:
             raise ValueError(f"validation_fraction must lie in [0, 1), got {self.validation_fraction!r}.")
         count = round(self.validation_fraction * size)
-        if self.validation_fraction == 0 or size < FEWEST_FOR_VALIDATION or count < 1:
+        if count < FEWEST_THAT_JUDGE:
             return everything, everything[:0]
         strata = None if targets is None else self._strata(targets, count)
         training, validation = train_test_split(everything, test_size=count, random_state=seed % 2**31, stratify=strata)
@@ -311,9 +334,26 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+def with_parameters(estimator: Estimator) -> Estimator:
+    """Decorate an estimator: what `PathEstimator` says of the parameters goes into its own docstring, where `help` looks."""
+    if estimator.__doc__ and PathEstimator.__doc__:
+        shared = PathEstimator.__doc__.split("----------\n", 1)[1].rstrip()
+        estimator.__doc__ = estimator.__doc__.replace(
+            "    model, hidden, ...\n        As in `PathEstimator`.\n", f"{shared}\n"
+        )
+    return estimator
+
+
+def check_device(device: str) -> None:
+    """Refuse a GPU where there is none."""
+    if torch.device(device).type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device={device!r}, but torch finds no GPU here; use device='cpu'.")
+
+
 def _check_within(series: IrregularSeries, asked: Tensor) -> None:
     """Times (k,) or (series, k) must lie in every series, or in their own."""
     low, high = series.times[series.offsets[:-1]], series.times[series.offsets[1:] - 1]
+    asked = asked.reshape(1) if asked.ndim == 0 else asked
     if asked.ndim > 2 or (asked.ndim == 2 and len(asked) != len(series)):
         raise ValueError(
             f"times of shape {tuple(asked.shape)} do not fit {len(series)} series; expected (k,) shared, or ({len(series)}, k)."

@@ -10,15 +10,16 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
 from ..tasks import RegressionTask, regression_task
-from .path_estimator import PathEstimator
+from .path_estimator import PathEstimator, with_parameters
 
 
+@with_parameters
 class NeuralCDERegressor(RegressorMixin, PathEstimator):  # type: ignore[misc]
     """Predict numbers from series with a Neural CDE, or with one of the models it is compared with.
 
     Parameters
     ----------
-    model, hidden, width, depth, path, intensity, per_row, pool, solver, substeps, max_epochs, ...
+    model, hidden, ...
         As in `PathEstimator`.
 
     Attributes

@@ -18,7 +18,7 @@ from .. import __version__
 from ..tasks import task_from_config
 from ..train.whole_files import staged, write_atomically
 from .classifier import NeuralCDEClassifier
-from .path_estimator import PathEstimator
+from .path_estimator import PathEstimator, check_device
 from .preparation import Preparation
 from .regressor import NeuralCDERegressor
 
@@ -81,8 +81,9 @@ def load(folder: str | Path, *, device: str = "cpu") -> PathEstimator:
     FileNotFoundError
         Where there is no such folder, or a file of it is missing.
     ValueError
-        Where it is damaged, was not written by us, or by a newer or a much older version.
+        Where it is damaged, was not written by us, or by a newer or a much older version; or where there is no such device.
     """
+    check_device(device)
     folder = Path(folder)
     config, preparation = _read_json(folder, "config.json"), _read_json(folder, "preprocess.json")
     if not isinstance(config, dict) or "format" not in config or config.get("estimator") not in KINDS:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..fields.mlp import check_sizes
 from ..paths import ControlPath
-from ..series import ragged
 from ..solve import AtKnots, Flow, Gradient, Jump, Solution, Steps, Tableau, solve
 from .initial_state import Initial, InitialState
+from .pooling import mean_over_time, running_mean, running_mean_at
 
 Pool = Literal["last", "mean"]
 Variant = Literal["standard", "paper"]
@@ -41,6 +40,7 @@ class PathModel(nn.Module):
         model's own choice.
     pool
         What `model(path)` reads: the "last" state, or the "mean" of the state over time (each gap by the trapezoidal rule).
+        Outputs `at` a time read the state there, or its mean up to then: what the model says of a series that ends there.
     time_channel
         Whether the path has a time channel. Without one a CDE does not see how fast time passes (section 6.1).
     solver, steps, gradient
@@ -101,11 +101,16 @@ class PathModel(nn.Module):
         if isinstance(at, str):
             if at != "knots":
                 raise ValueError(f'at={at!r} is not "knots" or a tensor of times.')
-            return self._outputs(self.features_at_rows(self.solve(path, save="knots").at_knots, path))
+            at_rows = self.features_at_rows(self.solve(path, save="knots").at_knots, path)
+            return self._outputs(at_rows if self.pool == "last" else running_mean(at_rows, path))
         times = path.asked_times(at)
-        found = self.solve(path, save=times).at_times
-        assert found is not None
-        return self._outputs(self.features(found, path, times))
+        there = self.solve(path, save=times).at_times
+        assert there is not None
+        found = self.features(there, path, times)
+        if self.pool == "mean":
+            at_rows = self.features_at_rows(self.solve(path, save="knots").at_knots, path)
+            found = running_mean_at(found, times, at_rows, path)
+        return self._outputs(found)
 
     def solve(self, path: ControlPath, save: Literal["last", "knots", "dense"] | Tensor = "last") -> Solution:
         """The states behind the outputs, as `solve_cde` gives them."""
@@ -163,21 +168,6 @@ class PathModel(nn.Module):
                 f"{name} is {parameter.dtype} on {parameter.device}, but the path is {path.dtype} on {path.device}; convert one: "
                 "path.to(...) or model.to(...)."
             )
-
-
-def mean_over_time(states: Float[Tensor, "rows features"], path: ControlPath) -> Float[Tensor, "series features"]:
-    r"""$\frac{1}{t_n - t_0} \int z \, \mathrm{d}t$ by the trapezoidal rule between rows; z itself for a series of one row.
-
-    Where z jumps at rows, the states are those after the jumps: a weighted mean of what the model knew at its observations.
-    """
-    offsets, times = path.series.offsets, path.knots
-    first, last = offsets[:-1], offsets[1:] - 1
-    gap = times.diff().index_fill(0, last[:-1], 0.0) / 2 if len(times) else times
-    weight = torch.nn.functional.pad(gap, (0, 1)) + torch.nn.functional.pad(gap, (1, 0)) if len(times) else times
-    total = times[last] - times[first]
-    of_row = ragged.series_of_rows(offsets)
-    weight = torch.where(total[of_row] > 0, weight / torch.where(total > 0, total, 1.0)[of_row], 1.0).to(states.dtype)
-    return states.new_zeros(len(path), states.shape[1]).index_add(0, of_row, weight[:, None] * states)
 
 
 def check_variant(variant: str) -> None:

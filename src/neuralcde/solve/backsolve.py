@@ -248,7 +248,8 @@ def _back_over(
     if len(going):
         raise SolveError(
             f"{len(going)} of {len(problem.z0)} series need more than {tolerance.max_steps} steps to go back over one step of the "
-            'forward solve. Fields that contract going forward explode going back: use gradient="checkpoint".'
+            "forward solve.",
+            'Fields that contract going forward explode going back: use gradient="checkpoint".',
         )
     return z, a
 

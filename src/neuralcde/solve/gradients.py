@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .steps import count
+
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -17,8 +19,7 @@ class Checkpoint:
     every: int = 1
 
     def __post_init__(self) -> None:
-        if not isinstance(self.every, int) or self.every < 1:
-            raise ValueError(f"every must be an integer of at least 1, got {self.every!r}.")
+        object.__setattr__(self, "every", count("every", self.every))
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,19 @@ class Status(enum.Enum):
 
 
 class SolveError(RuntimeError):
-    """A solve that went wrong, with the series and the time at which it did."""
+    """A solve that went wrong, with the series and the time at which it did.
+
+    Parameters
+    ----------
+    trouble
+        What went wrong.
+    advice
+        What to do about it, for those who called the solver themselves.
+    """
+
+    def __init__(self, trouble: str, advice: str = ""):
+        super().__init__(f"{trouble} {advice}".strip())
+        self.trouble = trouble
 
 
 @dataclass(frozen=True, eq=False)

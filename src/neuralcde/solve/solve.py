@@ -388,7 +388,11 @@ def _raise_if(throw: bool, statuses: Tensor, times: Tensor, path: ControlPath) -
         return
     first = int((statuses > 0).nonzero()[0, 0])
     status = list(Status)[int(statuses[first])]
+    fix = "Take more steps (AtKnots(substeps=2)), bound the field (a final tanh), scale the data"
+    if status is Status.max_steps:
+        fix = "Raise max_steps or the tolerances of Adaptive(rtol=, atol=, max_steps=), bound the field (a final tanh)"
     raise SolveError(
-        f"series {ragged.series_name(path.series.ids, first)} at t={float(times[first]):g}: {status.value} ({int((statuses > 0).sum())} of {len(path)} "
-        "series). Take more steps (AtKnots(substeps=2)), bound the field (a final tanh), scale the data, or pass throw=False."
+        f"series {ragged.series_name(path.series.ids, first)} at t={float(times[first]):g}: {status.value} "
+        f"({int((statuses > 0).sum())} of {len(path)} series).",
+        f"{fix}, or pass throw=False.",
     )

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..engine import Events, KnotEvents
+from ..fields.mlp import check_sizes
 from ..paths import ControlPath
 from ..series import ragged
 
@@ -24,8 +25,7 @@ class AtKnots:
     substeps: int = 1
 
     def __post_init__(self) -> None:
-        if not isinstance(self.substeps, int) or self.substeps < 1:
-            raise ValueError(f"substeps must be an integer of at least 1, got {self.substeps!r}.")
+        object.__setattr__(self, "substeps", count("substeps", self.substeps))
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,16 @@ class Adaptive:
     def __post_init__(self) -> None:
         if not (self.rtol >= 0 and self.atol >= 0 and self.rtol + self.atol > 0):
             raise ValueError(f"rtol and atol must be >= 0 and not both 0, got {self.rtol!r} and {self.atol!r}.")
-        if not isinstance(self.max_steps, int) or self.max_steps < 1:
-            raise ValueError(f"max_steps must be an integer of at least 1, got {self.max_steps!r}.")
+        object.__setattr__(self, "max_steps", count("max_steps", self.max_steps))
 
 
 Steps = AtKnots | FixedSteps | Adaptive
+
+
+def count(name: str, value: int) -> int:
+    """A number of at least one, Python's or numpy's, as Python's."""
+    check_sizes(**{name: value})
+    return int(value)
 
 
 class Grid(NamedTuple):

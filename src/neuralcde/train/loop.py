@@ -154,7 +154,7 @@ def _epoch(
             loss = task.loss(outputs, targets) if weight else 0.0 * outputs.sum()
             value = float(loss.detach())
         except SolveError as explosion:
-            value, trouble = math.nan, str(explosion)
+            value, trouble = math.nan, explosion.trouble
         bad = not math.isfinite(value)
         value, whole, troubled = together.sum(0.0 if bad else value * weight, weight, bad)
         if troubled:

@@ -15,7 +15,7 @@ class Progress:
     def __init__(self, epochs: int, done: int, *, verbose: int):
         self.epochs, self.done, self.verbose = epochs, done, verbose
         self._bar: Any = None
-        self._shown = 0.0
+        self._shown, self._unsaid = 0.0, ""
 
     def __enter__(self) -> Progress:
         if self.verbose and sys.stderr.isatty():
@@ -41,11 +41,16 @@ class Progress:
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=row["epoch"] + 1, description=text)
             return
-        now = time.monotonic()
-        if now - self._shown >= LINE_EVERY or row["epoch"] + 1 == self.epochs:
-            self._shown = now
-            print(f"epoch {row['epoch'] + 1}/{self.epochs}  {text}", file=sys.stderr, flush=True)
+        self._unsaid = f"epoch {row['epoch'] + 1}/{self.epochs}  {text}"
+        if time.monotonic() - self._shown >= LINE_EVERY:
+            self._say()
+
+    def _say(self) -> None:
+        print(self._unsaid, file=sys.stderr, flush=True)
+        self._shown, self._unsaid = time.monotonic(), ""
 
     def __exit__(self, *error: object) -> None:
+        if self._unsaid:  # the last epoch, however training ended
+            self._say()
         if self._bar is not None:
             self._bar.stop()

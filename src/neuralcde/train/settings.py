@@ -46,7 +46,7 @@ class TrainingSettings:
     seed
         Of the order of the batches and of channel dropout.
     verbose
-        0: silent. 1: a progress bar on a terminal, a line an epoch elsewhere.
+        0: silent. 1: a progress bar on a terminal, a line every two seconds elsewhere.
     """
 
     max_epochs: int = 100

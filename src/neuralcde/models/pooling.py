@@ -1,0 +1,53 @@
+"""Means of the state over time: of a whole series, and up to each of its rows or to times between them."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..paths import ControlPath
+from ..series import ragged
+
+
+def mean_over_time(states: Float[Tensor, "rows features"], path: ControlPath) -> Float[Tensor, "series features"]:
+    r"""$\frac{1}{t_n - t_0} \int z \, \mathrm{d}t$ by the trapezoidal rule between rows; z itself for a series of one row.
+
+    Where z jumps at rows, the states are those after the jumps: a weighted mean of what the model knew at its observations.
+    """
+    offsets, times = path.series.offsets, path.knots
+    first, last = offsets[:-1], offsets[1:] - 1
+    gap = times.diff().index_fill(0, last[:-1], 0.0) / 2 if len(times) else times
+    weight = torch.nn.functional.pad(gap, (0, 1)) + torch.nn.functional.pad(gap, (1, 0)) if len(times) else times
+    total = times[last] - times[first]
+    of_row = ragged.series_of_rows(offsets)
+    weight = torch.where(total[of_row] > 0, weight / torch.where(total > 0, total, 1.0)[of_row], 1.0).to(states.dtype)
+    return states.new_zeros(len(path), states.shape[1]).index_add(0, of_row, weight[:, None] * states)
+
+
+def running_mean(states: Float[Tensor, "rows features"], path: ControlPath) -> Float[Tensor, "rows features"]:
+    """At every row what `mean_over_time` would give for the series up to it."""
+    offsets, times = path.series.offsets, path.knots
+    of_row, place = ragged.series_of_rows(offsets), ragged.places_in_series(offsets)
+    area = times.diff()[:, None] * (states[1:] + states[:-1]) / 2
+    area = torch.where(place[:, None] > 0, torch.nn.functional.pad(area, (0, 0, 1, 0)), 0.0) if len(times) else states
+    longest = int(ragged.lengths(offsets).max()) if len(path) else 0
+    block = area.new_zeros(len(path), longest, states.shape[1]).index_put((of_row, place), area)
+    passed = (times - times[offsets[:-1]][of_row])[:, None]
+    mean = block.cumsum(1)[of_row, place] / torch.where(passed > 0, passed, 1.0)
+    return torch.where(passed > 0, mean.to(states.dtype), states)
+
+
+def running_mean_at(
+    found: Float[Tensor, "series k features"],
+    times: Float[Tensor, "series k"],
+    states: Float[Tensor, "rows features"],
+    path: ControlPath,
+) -> Float[Tensor, "series k features"]:
+    """What `mean_over_time` would give for series that end at times with the states found there, after those at their rows."""
+    offsets, knots = path.series.offsets, path.knots
+    row = ragged.last_row_at_or_before(knots, offsets, times, strict=False)
+    start = knots[offsets[:-1]][:, None]
+    since, passed = (times - knots[row])[..., None], (times - start)[..., None]
+    area = running_mean(states, path)[row] * (knots[row] - start)[..., None] + since * (states[row] + found) / 2
+    return torch.where(passed > 0, (area / torch.where(passed > 0, passed, 1.0)).to(found.dtype), found)
