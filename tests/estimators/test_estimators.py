@@ -2,9 +2,11 @@
 
 import json
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -280,3 +282,78 @@ def test_wrong_parameters_are_named():
             nc.NeuralCDEClassifier(**{**FAST, name: value}).fit(SERIES, Y)
     with pytest.raises(ValueError, match="only one class"):
         nc.NeuralCDEClassifier(**FAST).fit(SERIES, ["a"] * 40)
+
+
+def test_what_was_fitted_is_saved_whatever_is_set_later(tmp_path):
+    X = np.random.default_rng(0).normal(size=(20, 6)).cumsum(1)
+    clf = nc.NeuralCDEClassifier(**FAST).fit(X, np.arange(20) % 2)
+    before = clf.predict_proba(X)
+    clf.set_params(hidden=17, pool="mean", solver="euler").save(tmp_path)
+    np.testing.assert_array_equal(nc.load(tmp_path).predict_proba(X), before)
+
+
+def test_the_seed_decides_in_threads_too():
+    X = np.random.default_rng(0).normal(size=(12, 4)).cumsum(1)
+
+    def weights(_):
+        clf = nc.NeuralCDEClassifier(max_epochs=1, hidden=4, width=4, random_state=0).fit(X, np.arange(12) % 2)
+        return clf.predict_proba(X)[:, 1]
+
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(weights, range(60)))
+    assert len({tuple(row) for row in found}) == 1
+
+
+def test_the_default_dtype_of_torch_does_not_matter(tmp_path):
+    X = np.random.default_rng(0).normal(size=(12, 4)).cumsum(1)
+    torch.set_default_dtype(torch.float64)
+    try:
+        clf = nc.NeuralCDEClassifier(**FAST).fit(X, np.arange(12) % 2)
+        clf.save(tmp_path)
+        state = torch.random.get_rng_state()
+        np.testing.assert_array_equal(nc.load(tmp_path).predict_proba(X), clf.predict_proba(X))
+        assert torch.equal(state, torch.random.get_rng_state())
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_a_share_of_at_least_eight_series_validates():
+    X = np.random.default_rng(0).normal(size=(40, 4)).cumsum(1)
+    options = {**FAST, "max_epochs": 1}
+    assert (
+        "validation_loss" in nc.NeuralCDEClassifier(**options, validation_fraction=0.2).fit(X, X[:, 0] > 0).history_[0]
+    )
+    assert "validation_loss" not in nc.NeuralCDEClassifier(**options).fit(X, X[:, 0] > 0).history_[0]
+
+
+def test_one_time_for_all_outside_a_series_is_named():
+    X = np.random.default_rng(0).normal(size=(12, 4)).cumsum(1)
+    clf = nc.NeuralCDEClassifier(**FAST).fit(X, np.arange(12) % 2)
+    with pytest.raises(ValueError, match=r"12.0 lies outside series 0"):
+        clf.predict_proba_at(X, 12.0)
+    np.testing.assert_array_equal(clf.predict_proba_at(X, 2.0), clf.predict_proba_at(X, [2.0]))
+    with pytest.raises(TypeError, match="those of the series are numbers"):
+        clf.predict_proba_at(X, np.array([2], "m8[m]"))
+
+
+@pytest.mark.parametrize("per_row", [False, True])
+def test_predictions_of_a_mean_are_those_of_the_series_up_to_there(per_row):
+    series, y = SERIES, np.repeat(Y, SERIES.lengths) if per_row else Y
+    clf = nc.NeuralCDEClassifier(**FAST, pool="mean", per_row=per_row).fit(series, y)
+    last = series.times[series.offsets[1:] - 1][:, None].numpy()
+    whole = clf.predict_proba(series)[series.offsets[1:].numpy() - 1] if per_row else clf.predict_proba(series)
+    np.testing.assert_allclose(clf.predict_proba_at(series, last)[:, 0], whole, atol=1e-6)
+
+
+@pytest.mark.parametrize("library", [pd, pl])
+def test_a_long_table_is_not_an_array(library):
+    frame = library.DataFrame({"id": ["a", "a", "b"], "t": [0.0, 1.0, 0.0], "x": [1.0, 2.0, 3.0]})
+    with pytest.raises(ValueError, match=r"A long table is read first: IrregularSeries\.from_long"):
+        nc.NeuralCDEClassifier(**FAST).fit(frame, [0, 1, 0])
+
+
+def test_a_gpu_that_is_not_there(tmp_path):
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    with pytest.raises(ValueError, match="torch finds no GPU here"):
+        nc.load(tmp_path, device="cuda")

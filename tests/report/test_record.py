@@ -4,12 +4,14 @@ import dataclasses
 import json
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 import torch
 from report_runs import NASTY, fitted, series_of
 
 import neuralcde as nc
+from neuralcde.report import write_report
 from neuralcde.report.clock import clock_of
 from neuralcde.report.examples import path_of, telling_channels
 from neuralcde.report.page import target_rows
@@ -73,7 +75,7 @@ def test_what_is_kept_does_not_grow_with_the_data(tmp_path):
         fitted("regression", tmp_path / str(count), count=count, max_epochs=1)
     sizes = {count: (tmp_path / count / "data.json").stat().st_size for count in ("40", "400")}
     assert sizes["400"] < 1.2 * sizes["40"]
-    assert pl.read_parquet(tmp_path / "400" / "examples.parquet")["id"].n_unique() == 3
+    assert len(read_run(tmp_path / "400").examples) == 3
 
 
 def test_examples_of_two_classes_are_a_right_one_of_each_and_the_worst():
@@ -151,3 +153,39 @@ def test_shares_of_labels_at_every_row_are_of_rows(tmp_path):
     found = target_rows(read_run(tmp_path))
     assert [line["test_share"] for line in found] == pytest.approx(np.concatenate(y[20:]).mean(0).tolist())
     assert [line["training_share"] for line in found] == pytest.approx(np.concatenate(y[:20]).mean(0).tolist())
+
+
+def test_targets_are_those_of_the_ids(tmp_path):
+    series = dataclasses.replace(series_of(40), ids=np.arange(1, 41))
+    y = pd.Series(np.arange(40) % 3 + 0.5, index=pd.Index(np.arange(1, 41), name="id"))[::-1]
+    test = np.array([7, 3, 21])
+    estimator = nc.NeuralCDERegressor(max_epochs=1, hidden=4, width=4).fit(series, y)
+    estimator.save(tmp_path)
+    record_run(tmp_path, estimator, series, y, test=test)
+    np.testing.assert_allclose(estimator.task_.decode(read_run(tmp_path).targets), test % 3 + 0.5)
+
+
+@pytest.mark.parametrize("kind", ["regression", "binary"])
+def test_a_test_of_unknown_targets_has_a_page(kind, tmp_path):
+    series = series_of(20)
+    rows = [np.arange(n) % 2 * 1.0 for n in series.lengths.tolist()]
+    for k in (3, 4):
+        rows[k] = np.full_like(rows[k], np.nan)
+    make = nc.NeuralCDERegressor if kind == "regression" else nc.NeuralCDEClassifier
+    estimator = make(max_epochs=1, hidden=4, width=4, per_row=True).fit(series, rows)
+    estimator.save(tmp_path)
+    record_run(tmp_path, estimator, series, rows, test=np.array([3, 4]))
+    assert len(read_run(tmp_path).examples) == 0
+    assert "<html" in write_report(tmp_path).read_text()
+
+
+def test_examples_need_neither_a_name_of_their_own_nor_free_columns(tmp_path):
+    pairs = [(np.arange(3.0), np.random.default_rng(k).normal(size=(3, 2))) for k in range(12)]
+    series = nc.IrregularSeries.from_list(pairs, channels=["time", "id"], ids=np.zeros(12, dtype=int))
+    estimator = nc.NeuralCDEClassifier(max_epochs=1, hidden=4, width=4).fit(series, np.arange(12) % 2)
+    estimator.save(tmp_path)
+    record_run(tmp_path, estimator, series, np.arange(12) % 2, test=np.arange(4))
+    found = read_run(tmp_path)
+    positions = [position for position, _ in found.data["examples"]]
+    assert torch.equal(found.examples.values, series[positions].values)
+    assert "<html" in write_report(tmp_path).read_text()

@@ -12,9 +12,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+import torch
 from markupsafe import escape
 from report_runs import NASTY, fitted, series_of, targets_of
 
+import neuralcde as nc
 from neuralcde import NeuralCDEClassifier
 from neuralcde.report import record_run, write_report
 from neuralcde.report.run import read_run
@@ -218,7 +220,7 @@ def test_many_classes_fit_into_one_matrix(tmp_path):
     assert "17 others" in write_report(tmp_path).read_text()
 
 
-@pytest.mark.parametrize("name", ["config.json", "data.json", "test_outputs.safetensors", "examples.parquet"])
+@pytest.mark.parametrize("name", ["config.json", "data.json", "test_outputs.safetensors", "examples.safetensors"])
 def test_missing_and_damaged_files_are_named(pages, name, tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(pages["regression"].parent, folder)
@@ -233,6 +235,16 @@ def test_missing_and_damaged_files_are_named(pages, name, tmp_path):
 def test_files_of_two_runs_are_not_mixed(pages, tmp_path):
     shutil.copytree(pages["regression"].parent, tmp_path, dirs_exist_ok=True)
     shutil.copy(pages["multiclass"].parent / "test_outputs.safetensors", tmp_path)
+    with pytest.raises(ValueError, match="different runs"):
+        read_run(tmp_path)
+
+
+def test_another_model_in_the_folder_is_not_reported_with_the_old_test(pages, tmp_path):
+    shutil.copytree(pages["regression"].parent, tmp_path, dirs_exist_ok=True)
+    other = nc.load(tmp_path)
+    with torch.no_grad():
+        other.module_.readout.bias += 1.0
+    other.save(tmp_path)
     with pytest.raises(ValueError, match="different runs"):
         read_run(tmp_path)
 

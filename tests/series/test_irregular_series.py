@@ -6,6 +6,7 @@ import pickle
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -358,3 +359,29 @@ def test_grid_search_over_a_pipeline_with_the_scaler():
     ).fit(X, y)
     assert search.best_params_["threshold__threshold"] == 0.0
     assert search.best_score_ == search.score(X, y) == 1.0
+
+
+def test_ids_beyond_63_bits_stay_apart():
+    ids = np.array([7, 2**63 + 1, 2**63 + 2], dtype=np.uint64)
+    series = IrregularSeries.from_list([([0.0], [[1.0]])] * 3, ids=ids)
+    assert series.ids.tolist() == ids.tolist()
+    mixed = IrregularSeries.from_list([([0.0], [[1.0]])] * 2, ids=[-1, 2**63 + 1])
+    assert mixed.ids.tolist() == ["-1", str(2**63 + 1)]
+
+
+def test_a_missing_id_of_pandas_is_named():
+    with pytest.raises(ValueError, match="ids has missing values"):
+        IrregularSeries.from_list([([0.0], [[1.0]])] * 2, ids=pd.array([1, None], dtype="Int64"))
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.uint64])
+def test_positions_of_few_bits(kind):
+    series = IrregularSeries.from_list([([0.0], [[float(k)]]) for k in range(300)])
+    assert series[np.array([1, 2], dtype=kind)].values[:, 0].tolist() == [1.0, 2.0]
+
+
+def test_static_features_do_not_change_with_their_source():
+    static = torch.ones(1, 1, dtype=torch.float64)
+    series = IrregularSeries.from_list([([0.0], [[1.0]])], static=static, dtype=torch.float64)
+    static[:] = 7
+    assert series.static.item() == 1.0

@@ -294,3 +294,18 @@ def test_other_columns_than_in_training(names, message):
     for method in (scaler.transform, scaler.inverse_transform):
         with pytest.raises(ValueError, match=message):
             method(other)
+
+
+def test_numbers_that_cannot_be_squared_are_named():
+    values = np.ones((4, 1))
+    values[2] = np.finfo(np.float64).max
+    series = IrregularSeries.from_list([(np.arange(4.0), values)], channels=["pulse"], dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"'pulse' holds 1\.79769e\+308"):
+        SeriesScaler().fit(series)
+
+
+def test_shared_counts_have_all_digits():
+    series = IrregularSeries.from_list([(np.arange(10.0), np.ones((10, 1)))], dtype=torch.float64)
+    scaled = SeriesScaler().fit(series).transform(series)
+    shared, own = (scaled.with_channels(counts=kind).values[:, 1] for kind in ("shared", "per_channel"))
+    torch.testing.assert_close(shared, own, rtol=1e-14, atol=0)

@@ -652,3 +652,45 @@ def test_datetimes_of_python_in_a_column_of_objects():
     frame = pd.DataFrame({"stay": [1, 1, 1], "at": pd.Series(stamps, dtype=object), "x": [0.0, 1.0, 2.0]})[:2]
     series = IrregularSeries.from_long(frame, id="stay", time="at", unit="min")
     assert series.times.diff().tolist() == [30.0]
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Etc/GMT+5", "Europe/Berlin"])
+@pytest.mark.parametrize("backend", ["pandas", "polars"])
+def test_zones_of_any_name_are_read_and_written(zone, backend):
+    stamps = pd.to_datetime(["2024-01-01 00:00", "2024-07-01 12:00"]).tz_localize(zone)
+    frame = pd.DataFrame({"stay": [1, 1], "hour": stamps, "pulse": [1.0, 2.0]})
+    series = read(frame)
+    assert series.times.tolist() == [stamp.timestamp() for stamp in stamps]
+    assert series.format.time_zone == zone
+    again = series.to_long(backend)
+    assert IrregularSeries.from_long(again, like=series) == series
+    assert pd.Series(again["hour"].to_list()).tolist() == stamps.tolist()
+
+
+def test_an_offset_that_polars_does_not_know_is_written_in_utc():
+    stamps = pd.to_datetime(["2024-01-01T00:00+01:00", "2024-01-01T01:00+01:00"])
+    series = read(pd.DataFrame({"stay": [1, 1], "hour": stamps, "pulse": [1.0, 2.0]}))
+    assert IrregularSeries.from_long(series.to_long("polars"), like=series) == series
+
+
+def test_series_of_other_moments_do_not_go_together():
+    naive = pd.to_datetime(["2024-01-01 00:00", "2024-01-01 01:00"])
+    kinds = [naive, naive.tz_localize("Asia/Tokyo"), pd.to_timedelta(["1h", "2h"]), [0.0, 1.0]]
+    parts = [read(pd.DataFrame({"stay": [k, k], "hour": times, "pulse": [1.0, 2.0]})) for k, times in enumerate(kinds)]
+    for k in (1, 2, 3):
+        with pytest.raises(ValueError, match=r"parts\[1\] has times that are"):
+            IrregularSeries.concat([parts[0], parts[k]])
+    assert len(IrregularSeries.concat([parts[1], parts[1]])) == 2
+
+
+def test_whether_rows_are_in_the_order_of_their_table_is_remembered():
+    sorted_table = pl.DataFrame({"stay": [0, 0, 1], "hour": [0.0, 1.0, 0.0], "pulse": [1.0, 2.0, 3.0]})
+    mixed_table = pl.DataFrame({"stay": [2, 3, 2], "hour": [0.0, 1.0, 1.0], "pulse": [1.0, 2.0, 3.0]})
+    ordered, mixed = read(sorted_table), read(mixed_table)
+    assert ordered.format.in_order
+    assert not mixed.format.in_order
+    assert not IrregularSeries.concat([ordered, mixed]).format.in_order
+    assert IrregularSeries.concat([ordered, ordered]).format.in_order
+    assert ordered[[0, 1]].format.in_order
+    assert not ordered[[1, 0]].format.in_order
+    assert not ordered[::-1].format.in_order

@@ -142,3 +142,28 @@ def test_the_command_line_under_torchrun(tmp_path):
     )
     assert said.count("test auroc") == 1
     assert nc.load(tmp_path / "model").n_iter_ == 2
+
+
+def test_ctrl_c_of_one_process_stops_all_at_the_same_batch(tmp_path):
+    script = """
+        import os, signal, sys
+        import numpy as np, torch, neuralcde as nc
+        from neuralcde.tasks import BinaryTask
+        torch.set_num_threads(1)
+        X = np.random.default_rng(0).normal(size=(64, 6)).cumsum(1)
+        rank, loss, count = os.environ["RANK"], BinaryTask.loss, 0
+        def counted(self, *given):
+            global count
+            count += 1
+            if rank == "1" and count == 12:
+                signal.raise_signal(signal.SIGINT)
+            return loss(self, *given)
+        BinaryTask.loss = counted
+        clf = nc.NeuralCDEClassifier(hidden=4, width=4, max_epochs=1000, patience=None, batch_size=16, random_state=0)
+        clf.fit(X, (X[:, -1] > 0).astype(int))
+        open(os.path.join(sys.argv[1], rank), "w").write(f"{clf.interrupted_} {len(clf.history_)}")
+    """
+    run_together(script, tmp_path)
+    first, second = ((tmp_path / rank).read_text() for rank in "01")
+    assert first == second
+    assert first.startswith("True")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -41,6 +42,7 @@ SETTINGS = (
     "verbose",
 )
 FEWEST_THAT_JUDGE = 8  # series; where there would be fewer, all of them train
+SEEDING = threading.Lock()  # torch's generator is everybody's
 LARGE = 2**24  # values; above it paths are built batch by batch
 
 
@@ -195,12 +197,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         options = {name: getattr(self, name) for name in SETTINGS}
         if self.batch_size == "auto":
             options["batch_size"] = int(np.clip(len(training) // 60, 8, 512))
-        generator_state = torch.random.get_rng_state()
-        torch.manual_seed(seed)
-        try:
-            self.module_ = self._make_module(data[:1][0].channels).to(self.device)
-        finally:
-            torch.random.set_rng_state(generator_state)
+        self.module_ = self._make_module(data[:1][0].channels, seed)
         assert data.targets is not None
         with torch.no_grad():
             self.module_.readout.bias.copy_(self.task_.prior(data.targets))
@@ -214,7 +211,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
             resume=resume,
         )
         self.history_, self.best_epoch_, self.interrupted_ = result.history, result.best_epoch, result.interrupted
-        self.n_iter_ = len(result.history)
+        self.n_iter_, self._fitted_params = len(result.history), self.get_params()
         return self
 
     def _pairs(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -263,7 +260,17 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
     def _strata(self, targets: NDArray[Any], count: int) -> NDArray[Any] | None:
         return None
 
-    def _make_module(self, channels: int) -> PathModel:
+    def _make_module(self, channels: int, seed: int = 0) -> PathModel:
+        """A new module with weights of this seed; torch's generator is as it was, whatever other threads do."""
+        with SEEDING:
+            state = torch.random.get_rng_state()
+            torch.manual_seed(seed)
+            try:
+                return self._new_module(channels).to(self.device, torch.float32)
+            finally:
+                torch.random.set_rng_state(state)
+
+    def _new_module(self, channels: int) -> PathModel:
         if self.model not in MODELS:
             raise ValueError(f"model={self.model!r} is not one of {list(MODELS)}.")
         shared: dict[str, Any] = {

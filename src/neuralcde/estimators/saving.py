@@ -44,7 +44,7 @@ def save(estimator: PathEstimator, folder: Path) -> None:
         "neuralcde": __version__,
         "torch": torch.__version__,
         "estimator": type(estimator).__name__,
-        "parameters": _plain(estimator.get_params()),
+        "parameters": _plain(estimator._fitted_params),  # not what was set since
         "task": estimator.task_.config(),
         "channels": estimator.module_.channels,
         "array": {name: np.asarray(vars(estimator)[name]).tolist() for name in OF_ARRAYS if name in vars(estimator)},
@@ -117,9 +117,9 @@ def load(folder: str | Path, *, device: str = "cpu") -> PathEstimator:
             estimator.classes_ = np.asarray(getattr(estimator.task_, "classes", range(estimator.task_.outputs)))
         estimator.module_ = estimator._make_module(config["channels"])
         estimator.module_.load_state_dict(weights)
+        estimator._fitted_params = estimator.get_params()
     except (KeyError, TypeError, AttributeError, RuntimeError) as reason:
         raise ValueError(f"{folder} is damaged: {reason}") from reason
-    estimator.module_.to(device)
     return estimator
 
 

@@ -144,7 +144,8 @@ def _of_scores(scores: Array, truth: Array) -> dict[str, Metric]:
 def _of_numbers(found: Array, truth: Array) -> dict[str, Metric]:
     known = ~np.isnan(truth)
     error = np.where(known, found - truth, 0.0)
-    centred = np.where(known, truth - np.nanmean(truth, axis=0), 0.0)  # sums of squares of large numbers lose digits
+    middle = np.where(known, truth, 0.0).sum(0) / np.maximum(known.sum(0), 1)
+    centred = np.where(known, truth - middle, 0.0)  # sums of squares of large numbers lose digits
 
     def mean(weights: Array, values: Array) -> Array:
         share: Array = (weights @ values) / (weights @ known.astype(float))

@@ -136,7 +136,8 @@ def _prediction(axes: Any, run: Run, series: IrregularSeries, position: int, clo
         told = [int(truth[0])] if isinstance(task, MulticlassTask) else np.flatnonzero(truth[0] == 1).tolist()
     likely = np.argsort(-p.max(0), kind="stable").tolist()
     for place, k in enumerate([*told, *(k for k in likely if k not in told)][:LINES]):
-        name = short(run.names[k], 14) + (" (true)" if k in told else "")
+        # matplotlib leaves names that start with _ out of legends, but not those that start with no space at all
+        name = f"\u200b{short(run.names[k], 14)}" + (" (true)" if k in told else "")
         axes.plot(t[rows], p[:, k], color=COLOURS[place], label=name, **look)
     axes.set_title("predicted chance")
     axes.legend(**BELOW)

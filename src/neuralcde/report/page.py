@@ -139,8 +139,10 @@ def target_rows(run: Run) -> list[dict[str, Any]]:
 
 
 def test_figures(run: Run) -> list[Drawing]:
-    """What the task has figures for."""
+    """What the task has figures for; none where no target of the test is known."""
     task = run.estimator.task_
+    if bool(run.targets.isnan().all()):
+        return []
     if isinstance(task, BinaryTask):
         return binary_figures(run)
     if isinstance(task, MulticlassTask):

@@ -24,7 +24,8 @@ def regression_figures(run: Run) -> list[Drawing]:
     for k, name in enumerate(run.names[:TARGETS]):
         scaled = np.stack([run.targets[:, k].numpy(), run.outputs[:, k].double().numpy()])
         truth, found = (scaled * task.scales[k] + task.means[k])[:, ~np.isnan(scaled[0])]
-        drawings += _figures_of(short(name), truth, found, run.cases, several=len(run.names) > 1)
+        if len(truth):
+            drawings += _figures_of(short(name), truth, found, run.cases, several=len(run.names) > 1)
     return drawings
 
 

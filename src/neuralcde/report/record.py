@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-import io
+import hashlib
 import json
 import platform
 from pathlib import Path
@@ -16,12 +16,14 @@ from safetensors.torch import save as as_safetensors
 from torch import Tensor
 
 from .. import __version__
+from ..estimators.inputs import as_targets
 from ..estimators.path_estimator import PathEstimator
-from ..series import IrregularSeries
+from ..series import IrregularSeries, ragged
 from ..tasks import BinaryTask, Task
 from ..train.whole_files import write_atomically
 from .summary import summary_of_series, summary_of_targets
 
+PARTS = ("times", "values", "offsets", "static")  # of the examples
 LONGEST = 5000  # rows of an example, where there are series as short as that
 
 
@@ -29,12 +31,12 @@ def record_run(
     folder: str | Path,
     estimator: PathEstimator,
     series: IrregularSeries,
-    targets: NDArray[Any],
+    targets: Any,
     *,
     test: NDArray[Any],
     outputs: Tensor | None = None,
 ) -> None:
-    """Write `data.json`, `test_outputs.safetensors` and `examples.parquet` beside a saved estimator.
+    """Write `data.json`, `test_outputs.safetensors` and `examples.safetensors` beside a saved estimator.
 
     With them `write_report` needs neither the table nor the training data. They are small: no row of the data but those of the
     three examples goes into them.
@@ -42,11 +44,11 @@ def record_run(
     Parameters
     ----------
     folder
-        Where the estimator is saved.
+        Where the estimator is saved already.
     estimator
         Fitted.
     series, targets
-        All series, and a target each; with `per_row` an array of targets each.
+        All series, and their targets as `fit` takes them.
     test
         Positions of the series that were held out; the others trained.
     outputs
@@ -54,9 +56,11 @@ def record_run(
     """
     folder, training = Path(folder), np.ones(len(series), dtype=bool)
     training[test] = False
-    before, after = (
-        np.concatenate(list(part)) if estimator.per_row else part for part in (targets[training], targets[test])
-    )
+    of_all = as_targets(targets, series, per_row=estimator.per_row)
+    parts = [np.flatnonzero(training), np.arange(len(series))[test]]
+    if estimator.per_row:
+        parts = [np.asarray(ragged.select(series.offsets, torch.from_numpy(part))[0]) for part in parts]
+    before, after = (of_all[part] for part in parts)
     held, known = series[test], estimator.task_.encode(after)
     outputs = estimator._outputs(held) if outputs is None else outputs
     counts = held.lengths if estimator.per_row else torch.ones(len(held), dtype=torch.int64)
@@ -70,11 +74,19 @@ def record_run(
         "machine": _machine(estimator, held),
     }
     tensors = {"outputs": outputs.detach().cpu().contiguous(), "targets": known.cpu().contiguous(), "counts": counts}
-    table = io.BytesIO()
-    held[[position for position, _ in examples]].to_long("polars").write_parquet(table)
+    shown = held[[position for position, _ in examples]]
+    data["ids"] = shown.ids.tolist()
+    rows = {name: getattr(shown, name).detach().cpu().contiguous() for name in PARTS}
     write_atomically(folder / "test_outputs.safetensors", as_safetensors(tensors))
-    write_atomically(folder / "examples.parquet", table.getvalue())
+    write_atomically(folder / "examples.safetensors", as_safetensors(rows))
+    data["files"] = digests(folder)
     write_atomically(folder / "data.json", (json.dumps(data, indent=1) + "\n").encode())
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """What tells the files of a run from those of another."""
+    names = ("model.safetensors", "test_outputs.safetensors", "examples.safetensors")
+    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
 
 
 def choose_examples(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import tomllib
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from ..estimators import load
 from ..estimators.path_estimator import PathEstimator
 from ..series import IrregularSeries
 from ..tasks import BinaryTask, MulticlassTask
+from .record import PARTS, digests
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,18 +89,22 @@ def read_run(folder: Path) -> Run:
     ValueError
         Where one is damaged, or does not belong to the others.
     """
-    import polars
-
     estimator = load(folder)
     try:
         data = json.loads(_content(folder / "data.json"))
         tensors = from_safetensors(_content(folder / "test_outputs.safetensors"))
-        frame = polars.read_parquet(_content(folder / "examples.parquet"))
+        rows = from_safetensors(_content(folder / "examples.safetensors"))
         outputs, targets, counts = tensors["outputs"], tensors["targets"], tensors["counts"].numpy()
-        examples = IrregularSeries.from_long(frame, like=estimator.preparation_.template())
-    except (SafetensorError, polars.exceptions.PolarsError, KeyError, TypeError, ValueError) as reason:
+        ids = np.array(data["ids"], dtype=object if any(isinstance(name, str) for name in data["ids"]) else None)
+        examples = dataclasses.replace(
+            estimator.preparation_.template(),
+            ids=ids,
+            **{name: rows[name] for name in PARTS},  # type: ignore[arg-type]
+        )
+        same = data["files"] == digests(folder)
+    except (SafetensorError, KeyError, TypeError, ValueError) as reason:
         raise ValueError(f"{folder} is damaged: {reason}") from reason
-    if outputs.shape[-1] != estimator.task_.outputs or len(examples) != len(data["examples"]):
+    if not same:
         raise ValueError(f"the files in {folder} are of different runs; run neuralcde fit again.")
     config, metrics = folder / "config.toml", folder / "metrics.json"
     return Run(

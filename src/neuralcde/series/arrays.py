@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -224,7 +225,9 @@ def read_static(static: Any, like: Rows) -> Float[Tensor, "series features"]:
     count = len(like.offsets) - 1
     if static is None:
         return like.values.new_empty(count, 0)
-    features = as_tensor(static, "static", torch.float64).to(like.values)
+    features = as_tensor(static, "static", torch.float64).to(
+        like.values, copy=True
+    )  # the series is frozen, their source is not
     features = features[:, None] if features.ndim == 1 else features
     if features.ndim != 2 or len(features) != count:
         raise ValueError(f"static must have shape ({count}, features), one row a series, got {tuple(features.shape)}.")
@@ -244,12 +247,16 @@ def as_names(given: Sequence[str] | None, argument: str, count: int, letter: str
 def as_ids(ids: Any, *, argument: str, fix: str) -> NDArray[Any]:
     """Names of series as an array of numbers or of text."""
     items = [item.item() if isinstance(item, np.generic) else item for item in getattr(ids, "tolist", lambda: ids)()]
-    if any(item is None or item != item for item in items):
+    if any(item is None or type(item).__name__ == "NAType" or item != item for item in items):
         raise ValueError(f"{argument} has missing values; every series needs a name, e.g. 0, 1, 2, ...")
     kinds = {type(item) for item in items}
     if len(kinds) > 1:
         raise TypeError(f"{argument} mixes types {sorted(kind.__name__ for kind in kinds)}; make them one, e.g. {fix}.")
-    if kinds <= {int, float}:
+    if kinds == {int}:
+        for kind in (np.int64, np.uint64):
+            with contextlib.suppress(OverflowError):
+                return np.array(items, dtype=kind)
+    if kinds <= {float}:
         return np.array(items)
     return np.array([str(item) for item in items], dtype=object)
 

@@ -76,7 +76,7 @@ def added_channels(
     if time:
         add(clock, ["time"], "time")
     if counts == "shared":
-        add(cumulative_counts(observed.any(1, keepdim=True), offsets) / scales.count, ["count"], "count")
+        add(cumulative_counts(observed.any(1, keepdim=True), offsets).double() / scales.count, ["count"], "count")
     if counts == "per_channel":
         divisor = torch.tensor(scales.counts or (1.0,) * len(names), dtype=torch.float64, device=values.device)
         add(cumulative_counts(observed, offsets) / divisor, [f"count of {name}" for name in names], "count")

@@ -80,6 +80,7 @@ def as_times(
     column: nw.Series[Any], unit: str | None, known: TableFormat | None
 ) -> tuple[Array, Kind, str | None, str | None]:
     """Times as float64: numbers as they are, datetimes and durations in `unit` (since 1970, or in length)."""
+    column, zone = _zoned(column)
     dtype = column.dtype
     kind: Kind = "number"
     if isinstance(dtype, (nw.Datetime, nw.Date)):
@@ -100,13 +101,23 @@ def as_times(
     unit = unit or "s"
     if unit not in NANOSECONDS:
         raise ValueError(f"unit={unit!r} is not known; choose one of {list(NANOSECONDS)}.")
-    zone = getattr(dtype, "time_zone", None)
     if known is not None and (zone is None) != (known.time_zone is None):
         raise TypeError(
             f"column {column.name!r} (time) has {'no' if zone is None else 'the'} time zone{'' if zone is None else f' {zone}'}, but "
             f"like= had {known.time_zone or 'none'}; give both a zone, or neither."
         )
     return _microseconds(column) / (NANOSECONDS[unit] / 1000), kind, unit, zone
+
+
+def _zoned(column: nw.Series[Any]) -> tuple[nw.Series[Any], str | None]:
+    """The column, in UTC where narwhals does not know its type, and its time zone: of pandas' it misses those such as America/New_York."""
+    if not isinstance(column.dtype, nw.Unknown):
+        return column, getattr(column.dtype, "time_zone", None)
+    native = column.to_native()
+    zone = getattr(getattr(native, "dtype", None), "tz", None)
+    if zone is None:
+        return column, None
+    return nw.from_native(native.dt.tz_convert("UTC"), series_only=True), str(zone)
 
 
 def _microseconds(column: nw.Series[Any]) -> Array:

@@ -261,9 +261,9 @@ class IrregularSeries:
                         f"parts[{position}] has {name} {getattr(part, name)}, but parts[0] has {getattr(head, name)}; make "
                         "them agree."
                     )
-            if part.format.clock != head.format.clock:
+            if part.format.moments != head.format.moments:
                 raise ValueError(
-                    f"parts[{position}] has times that are {part.format.clock}, but those of parts[0] are {head.format.clock}; "
+                    f"parts[{position}] has times that are {part.format.moments}, but those of parts[0] are {head.format.moments}; "
                     "read them alike: IrregularSeries.from_long(frame, like=parts[0])."
                 )
             if (part.ids.dtype == object) != (head.ids.dtype == object) and len(part) and len(head):
@@ -278,6 +278,7 @@ class IrregularSeries:
             offsets=ragged.offsets_of(torch.cat([part.lengths for part in parts])),
             static=torch.cat([part.static for part in parts]),
             ids=np.concatenate([part.ids for part in parts]),
+            format=dataclasses.replace(head.format, in_order=all(part.format.in_order for part in parts)),
         )
 
     @classmethod
@@ -376,7 +377,10 @@ class IrregularSeries:
             if len(index) != 2 or index[1] is not Ellipsis:
                 raise IndexError("series have one axis: use series[index]; channels are columns of series.values.")
             index = index[0]
-        return self.at(ragged.positions(index, len(self)))
+        chosen = ragged.positions(index, len(self))
+        if isinstance(chosen, slice) or bool((chosen.diff() > 0).all()):
+            return self.at(chosen)
+        return dataclasses.replace(self.at(chosen), format=dataclasses.replace(self.format, in_order=False))
 
     def at(self, chosen: slice | Int[Tensor, " chosen"]) -> IrregularSeries:
         """The series at these positions, which must be right: indexing without its checks."""

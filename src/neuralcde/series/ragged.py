@@ -75,7 +75,8 @@ def positions(index: Index, size: int) -> slice | Int[Tensor, " chosen"]:
         )
     if chosen.min() < -size or chosen.max() >= size:
         raise IndexError(f"series index out of range for {size} series: {chosen.min()} .. {chosen.max()}")
-    return torch.from_numpy(np.where(chosen < 0, chosen + size, chosen).astype(np.int64))
+    chosen = chosen.astype(np.int64)
+    return torch.from_numpy(np.where(chosen < 0, chosen + size, chosen))
 
 
 def select(

@@ -176,6 +176,11 @@ def _moments(
         if len(column):
             mean[channel] = column.mean()
             scale[channel] = column.std(correction=0)
+            if not scale[channel].isfinite():
+                raise ValueError(
+                    f"{names[channel]!r} holds {column.abs().max().item():g}, and numbers as large as that cannot be squared; write NaN for "
+                    "what was not observed, or change the unit."
+                )
             spacing = torch.finfo(values.dtype).eps * column.abs().max()
             if values.dtype == torch.float32 and bool((column != column[0]).any()) and scale[channel] <= 100 * spacing:
                 coarse.append(names[channel])

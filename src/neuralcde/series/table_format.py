@@ -47,6 +47,14 @@ class TableFormat:
         """What a time counts."""
         return "numbers" if self.kind == "number" else f"datetimes or durations in units of {self.unit!r}"
 
+    @property
+    def moments(self) -> str:
+        """What a time is: what series must have in common to be written into one table."""
+        if self.kind == "number":
+            return "numbers"
+        zone = "" if self.kind == "duration" else f" with{'out' if self.time_zone is None else ''} a time zone"
+        return f"{self.kind}s{zone}, in units of {self.unit!r}"
+
     def show(self, time: float) -> str:
         """A time as the user would write it."""
         if self.kind == "number":
@@ -59,6 +67,10 @@ class TableFormat:
     def numbers(self, times: Any) -> NDArray[np.float64]:
         """Times that a user writes (numbers, datetimes or durations, as in the table) as the numbers that series hold."""
         asked = np.asarray(times)
+        if asked.dtype.kind in "mM" and self.kind == "number":
+            raise TypeError(
+                f"times are {asked.dtype}, but those of the series are numbers; give numbers in their unit."
+            )
         if asked.dtype.kind in "mMO" and self.kind != "number":
             stamps = _in_utc(asked, self.time_zone) if self.kind == "datetime" else asked.astype("timedelta64[us]")
             asked = stamps.astype(np.int64) / self.microseconds

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any, Literal, NamedTuple
+from zoneinfo import available_timezones
 
 import narwhals as nw
 import numpy as np
@@ -115,7 +116,9 @@ def write_long(ids: Array, times: Array, columns: list[tuple[str, Array]], *, fo
     numeric = [name for name, column in columns if column.dtype != object]
     frame = frame.with_columns(nw.col(*numeric).fill_nan(None))
     if format.time_zone is not None:
-        stamp = nw.col(format.time).dt.replace_time_zone("UTC").dt.convert_time_zone(format.time_zone)
+        known = str(library) != "polars" or format.time_zone in available_timezones()  # pandas has UTC+01:00, too
+        zone = format.time_zone if known else "UTC"
+        stamp = nw.col(format.time).dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
         frame = frame.with_columns(stamp)
     return frame.to_native()
 

@@ -17,11 +17,6 @@ class Interrupts:
     def __init__(self) -> None:
         self.asked = False
 
-    def check(self) -> None:
-        """Raise what was noted."""
-        if self.asked:
-            raise KeyboardInterrupt
-
     def __enter__(self) -> Interrupts:
         self._ours = (
             threading.current_thread() is threading.main_thread()

@@ -93,7 +93,8 @@ def train(
                     save_state(file, state.to_dict() | {"fingerprint": fingerprint})
                     write_history(file.parent / "history.jsonl", result.history)
                 progress.epoch(row, task.metric)
-                interrupts.check()
+                if together.sum(interrupts.asked)[0]:
+                    raise KeyboardInterrupt
         except KeyboardInterrupt:
             if result.best_epoch < 0:
                 raise
@@ -143,7 +144,6 @@ def _epoch(
     total, count = 0.0, 0.0
     order = torch.randperm(len(training), generator=generator)
     for path, targets, mine in _batches(training, order, settings.batch_size, together):
-        interrupts.check()
         if settings.channel_dropout:
             path = drop_channels(path, settings.channel_dropout, generator)
         state.optimizer.zero_grad(set_to_none=True)
@@ -156,7 +156,9 @@ def _epoch(
         except SolveError as explosion:
             value, trouble = math.nan, explosion.trouble
         bad = not math.isfinite(value)
-        value, whole, troubled = together.sum(0.0 if bad else value * weight, weight, bad)
+        value, whole, troubled, asked = together.sum(0.0 if bad else value * weight, weight, bad, interrupts.asked)
+        if asked:  # of any process: all of them stop at the same batch, or one would wait for the others forever
+            raise KeyboardInterrupt
         if troubled:
             _skip(state, path, trouble or "the loss is not a finite number.")
             continue
