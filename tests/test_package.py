@@ -145,6 +145,7 @@ def test_info(tmp_path):
     assert neuralcde.__version__ in done.stdout
     assert "plain torch" in done.stdout
     assert "threads" in done.stdout
+    assert "plain torch (" in run(COMMAND, "info", NEURALCDE_ENGINE="torch").stdout
 
 
 def test_demo_is_the_main_job(tmp_path):

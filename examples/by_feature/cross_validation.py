@@ -2,8 +2,9 @@
 
     python examples/by_feature/cross_validation.py
 
-An `IrregularSeries` is split by series, never by rows, and the estimators are scikit-learn's in every respect, so that
-whatever takes an estimator takes these. Scaling is fitted inside each fold, on its training series alone.
+An `IrregularSeries` is split by series, never by rows, and the estimators follow scikit-learn: what indexes X and passes it on
+takes them. (What builds arrays of its own out of X, as bagging and boosting do, does not, and there are no sample weights.)
+Scaling is fitted inside each fold, on its training series alone.
 """
 
 import numpy as np

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+import torch
 
 import neuralcde as nc
 from neuralcde.cli import main
@@ -108,6 +109,28 @@ def test_a_written_configuration_repeats_the_run(model):
     changed = run("fit", "--config", model / "config.toml", "--out", model.parent / "other", "--hidden", "5")
     assert changed.returncode == 0, changed.stderr
     assert "hidden = 5" in (model.parent / "other" / "config.toml").read_text()
+
+
+def test_none_is_something_to_say(model):
+    out = model.parent / "patient"
+    done = run("fit", "--config", model / "config.toml", "--out", out, "--patience", "none", "--clip", "None")
+    assert done.returncode == 0, done.stderr
+    saved = json.loads((out / "config.json").read_text())["parameters"]
+    assert (saved["patience"], saved["clip"]) == (None, None)
+    again = model.parent / "patient again"
+    assert run("fit", "--config", out / "config.toml", "--out", again).returncode == 0
+    assert json.loads((again / "config.json").read_text())["parameters"] == saved
+    assert saved != json.loads((model / "config.json").read_text())["parameters"]
+
+
+def test_errors_speak_of_options(model):
+    done = run("fit", "--config", model / "config.toml", "--out", model, "--max-epochs", "9", "--resume")
+    assert done.returncode == 2
+    assert "resume=" not in done.stderr
+    assert "leave --resume out" in " ".join(done.stderr.split())
+    done = run("fit", "--config", model / "config.toml", "--out", model.parent / "gpu", "--device", "cuda")
+    assert done.returncode == 2 or torch.cuda.is_available()
+    assert "--device cpu" in " ".join(done.stderr.split()) or torch.cuda.is_available()
 
 
 def test_labels_from_a_second_table(table):
