@@ -121,6 +121,9 @@ def test_none_is_something_to_say(model):
     assert run("fit", "--config", out / "config.toml", "--out", again).returncode == 0
     assert json.loads((again / "config.json").read_text())["parameters"] == saved
     assert saved != json.loads((model / "config.json").read_text())["parameters"]
+    done = run("fit", "--config", model / "config.toml", "--out", again, "--learning-rate", "none")
+    assert done.returncode == 2
+    assert "--learning-rate cannot be none" in done.stderr
 
 
 def test_errors_speak_of_options(model):

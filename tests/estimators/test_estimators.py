@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -292,15 +293,22 @@ def test_what_was_fitted_is_saved_whatever_is_set_later(tmp_path):
     np.testing.assert_array_equal(nc.load(tmp_path).predict_proba(X), before)
 
 
-def test_the_seed_decides_in_threads_too():
+def test_the_seed_decides_in_threads_too(monkeypatch):
     X = np.random.default_rng(0).normal(size=(12, 4)).cumsum(1)
+    make = nc.NeuralCDEClassifier._new_module
+
+    def slowly(self, channels):
+        time.sleep(0.005)  # between the seed and what it is for
+        return make(self, channels)
+
+    monkeypatch.setattr(nc.NeuralCDEClassifier, "_new_module", slowly)
 
     def weights(_):
         clf = nc.NeuralCDEClassifier(max_epochs=1, hidden=4, width=4, random_state=0).fit(X, np.arange(12) % 2)
         return clf.predict_proba(X)[:, 1]
 
     with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(weights, range(60)))
+        found = list(threads.map(weights, range(12)))
     assert len({tuple(row) for row in found}) == 1
 
 
@@ -324,6 +332,9 @@ def test_a_share_of_at_least_eight_series_validates():
         "validation_loss" in nc.NeuralCDEClassifier(**options, validation_fraction=0.2).fit(X, X[:, 0] > 0).history_[0]
     )
     assert "validation_loss" not in nc.NeuralCDEClassifier(**options).fit(X, X[:, 0] > 0).history_[0]
+    nc.NeuralCDEClassifier(**options, validation_fraction=0.98).fit(X, np.arange(40) % 2)
+    with pytest.raises(ValueError, match="of 40 series leaves none to learn from"):
+        nc.NeuralCDEClassifier(**options, validation_fraction=0.99).fit(X, np.arange(40) % 2)
 
 
 def test_one_time_for_all_outside_a_series_is_named():
@@ -347,6 +358,10 @@ def test_predictions_of_a_mean_are_those_of_the_series_up_to_there(per_row):
 
 @pytest.mark.parametrize("library", [pd, pl])
 def test_a_long_table_is_not_an_array(library):
+    clf = nc.NeuralCDEClassifier(**FAST).fit(
+        library.DataFrame({"0": ["1.5", "2", "0"], "1": ["3", "1", "0"]}), [0, 1, 0]
+    )
+    assert clf.preparation_.scaler.channel_names_in_ == ("x0",)
     frame = library.DataFrame({"id": ["a", "a", "b"], "t": [0.0, 1.0, 0.0], "x": [1.0, 2.0, 3.0]})
     with pytest.raises(ValueError, match=r"A long table is read first: IrregularSeries\.from_long"):
         nc.NeuralCDEClassifier(**FAST).fit(frame, [0, 1, 0])
@@ -357,3 +372,5 @@ def test_a_gpu_that_is_not_there(tmp_path):
         pytest.skip("there is one")
     with pytest.raises(ValueError, match="torch finds no GPU here"):
         nc.load(tmp_path, device="cuda")
+    with pytest.raises(ValueError, match="device='foo' cannot be used"):
+        nc.load(tmp_path, device="foo")

@@ -365,6 +365,9 @@ def test_ids_beyond_63_bits_stay_apart():
     ids = np.array([7, 2**63 + 1, 2**63 + 2], dtype=np.uint64)
     series = IrregularSeries.from_list([([0.0], [[1.0]])] * 3, ids=ids)
     assert series.ids.tolist() == ids.tolist()
+    assert IrregularSeries.concat([series[:1], series[1:]]).ids.tolist() == ids.tolist()
+    few = IrregularSeries.from_list([([0.0], [[1.0]])], ids=[7])
+    assert IrregularSeries.concat([few, series[1:]]).ids.tolist() == ids.tolist()
     mixed = IrregularSeries.from_list([([0.0], [[1.0]])] * 2, ids=[-1, 2**63 + 1])
     assert mixed.ids.tolist() == ["-1", str(2**63 + 1)]
 

@@ -690,7 +690,8 @@ def test_whether_rows_are_in_the_order_of_their_table_is_remembered():
     assert ordered.format.in_order
     assert not mixed.format.in_order
     assert not IrregularSeries.concat([ordered, mixed]).format.in_order
-    assert IrregularSeries.concat([ordered, ordered]).format.in_order
+    assert not IrregularSeries.concat([ordered[1:], ordered[:1]]).format.in_order
+    assert IrregularSeries.from_list([([0.0], [[1.0]])] * 2)[[1, 0]].format.in_order
     assert ordered[[0, 1]].format.in_order
     assert not ordered[[1, 0]].format.in_order
     assert not ordered[::-1].format.in_order

@@ -21,8 +21,8 @@ def in_options(reason: Exception) -> str:
     """What an error says, with the options of the command line in place of Python's arguments."""
     text = re.sub(r"\b(?:use )?resume=False\b", "leave --resume out", str(reason))
     return re.sub(
-        r"\b(duplicates|static|device|clip)=(?:[\"']?(\w+(?:\.\d+)?)[\"']?)?",
-        lambda m: " ".join(filter(None, (f"--{m[1]}", m[2]))),
+        r"\b(duplicates|static|device)=(?:([\"'])(.*?)\2|(?!\w))",
+        lambda m: " ".join(filter(None, (f"--{m[1]}", m[3]))),
         text,
     )
 

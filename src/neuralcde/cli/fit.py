@@ -125,6 +125,8 @@ def fit(
         raise WrongUseError(f"--label {known['label']} has one class only, {values}; there is nothing to learn.")
     if kind == "regression" and parameters.get("class_weight") is not None:
         raise WrongUseError("--class-weight is for classification; this label is a quantity.")
+    if kind == "regression":
+        parameters.pop("class_weight", None)
     settled = {"test_fraction": 0.2, "seed": 0} | known | {"task": kind}
     training, test = _split(
         targets,

@@ -56,19 +56,22 @@ def _options() -> type:
 
 
 EstimatorOptions: Any = _options()
-MAY_BE_NONE = ("clip", "patience")  # whose default is a number
+MAY_BE_NONE = ("clip", "patience", "class_weight")
 
 
 def given(options: Any) -> dict[str, Any]:
     """What was given on the command line."""
-    return {} if options is None else {k: v for k, v in vars(options).items() if v is not NOT_GIVEN}
+    found = {} if options is None else {k: v for k, v in vars(options).items() if v is not NOT_GIVEN}
+    for name in (name for name, value in found.items() if value is None and name not in MAY_BE_NONE):
+        raise WrongUseError(f"--{name.replace('_', '-')} cannot be none; leave it out for its default.")
+    return found
 
 
 def read_config(file: Path) -> dict[str, Any]:
     """A TOML file of options."""
     try:
         found = tomllib.loads(file.read_text())
-        return {name: None if name in MAY_BE_NONE and value == NONE else value for name, value in found.items()}
+        return {k: None if k in MAY_BE_NONE and str(v).lower() == NONE else v for k, v in found.items()}
     except FileNotFoundError:
         raise WrongUseError(f"--config {file} does not exist.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as reason:

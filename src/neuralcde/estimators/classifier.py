@@ -115,7 +115,7 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
         if targets.ndim > 1:
             return None
         _, sizes = np.unique(targets, return_counts=True)
-        return targets if sizes.min() >= 2 and count >= len(sizes) else None
+        return targets if sizes.min() >= 2 and min(count, len(targets) - count) >= len(sizes) else None
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
         """Probabilities (series, classes), or (rows, classes); of a yes (series, labels) for several labels."""

@@ -29,16 +29,19 @@ def as_series(estimator: Any, X: Any, *, reset: bool) -> IrregularSeries:
             vars(estimator).pop("n_features_in_", None)
             vars(estimator).pop("feature_names_in_", None)
         return X
-    table = nw.from_native(X, eager_only=True, pass_through=True)
-    if isinstance(table, nw.DataFrame) and any(isinstance(kind, NOT_NUMBERS) for kind in table.schema.values()):
-        raise ValueError(
-            "X is a data frame with columns that are not numbers; of a data frame a row is a series, and the columns are its steps. "
-            "A long table is read first: IrregularSeries.from_long(frame, id=..., time=...); a new one for a fitted estimator with "
-            "estimator.read_long(frame)."
+    try:
+        values = validate_data(
+            estimator, X, reset=reset, allow_nd=True, ensure_all_finite="allow-nan", dtype=[np.float64, np.float32]
         )
-    values = validate_data(
-        estimator, X, reset=reset, allow_nd=True, ensure_all_finite="allow-nan", dtype=[np.float64, np.float32]
-    )
+    except (TypeError, ValueError) as reason:
+        table = nw.from_native(X, eager_only=True, pass_through=True)
+        if isinstance(table, nw.DataFrame) and any(isinstance(kind, NOT_NUMBERS) for kind in table.schema.values()):
+            raise ValueError(
+                f"X is a data frame that does not hold numbers alone ({reason}); of a data frame a row is a series, and the columns are "
+                "its steps. A long table is read first: IrregularSeries.from_long(frame, id=..., time=...); a new one for a fitted "
+                "estimator with estimator.read_long(frame)."
+            ) from reason
+        raise
     if np.isinf(values).any():
         raise ValueError("X contains infinity; write NaN for what was not observed.")
     if values.ndim > 3:
@@ -54,11 +57,14 @@ def as_series(estimator: Any, X: Any, *, reset: bool) -> IrregularSeries:
     return IrregularSeries.from_padded(block, lengths=lengths, dtype=block.dtype)
 
 
-def as_targets(y: Any, series: IrregularSeries, *, by_id: bool = True, per_row: bool = False) -> NDArray[Any]:
+def as_targets(
+    y: Any, series: IrregularSeries, *, by_id: bool = True, per_row: bool = False, may_miss: bool = False
+) -> NDArray[Any]:
     """Targets in the order of the series: by position, or by id where y is a mapping or a pandas object with the ids as index.
 
     With `per_row` a target for every row of the series, in their order: one array of them all, or an array a series. Without
-    `by_id` (the series were an array) the index of a pandas object means nothing.
+    `by_id` (the series were an array) the index of a pandas object means nothing. Labels of a series must be known, unless they
+    `may_miss`.
     """
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None.")
@@ -73,7 +79,7 @@ def as_targets(y: Any, series: IrregularSeries, *, by_id: bool = True, per_row: 
     if per_row:
         return _targets_of_rows(y, series)
     targets = _as_array(y)
-    if targets.dtype == object and targets.ndim == 1 and missing_targets(targets).any():
+    if not may_miss and targets.dtype == object and targets.ndim == 1 and missing_targets(targets).any():
         first = int(missing_targets(targets).argmax())
         raise ValueError(
             f"y contains NaN or None: series {ragged.series_name(series.ids, first)} has no target; leave such series out."
@@ -129,9 +135,9 @@ def _targets_of_rows(y: Any, series: IrregularSeries) -> NDArray[Any]:
     if len(y) == rows and (len(y) != len(series) or np.ndim(next(iter(y))) == 0):
         if hasattr(y, "to_numpy") and not series.format.in_order:
             raise ValueError(
-                "y is a column with a target a row, but the rows of the table were not in the order of series and time, in which "
-                "the series hold them. Sort the table first; or pass a mapping from id to the targets in the order of time. If y is "
-                "in the order of the series' rows, pass y.to_numpy()."
+                "y is a column with a target a row, but the series do not hold the rows as one table did: it was not in the order of "
+                "series and time, or they were put together or in another order since. Sort the table first; or pass a mapping from id to "
+                "the targets in the order of time. If y is in the order of the series' rows, pass y.to_numpy()."
             )
         return _as_array(y)
     if len(y) != len(series):

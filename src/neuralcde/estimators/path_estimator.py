@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -43,6 +44,8 @@ SETTINGS = (
 )
 FEWEST_THAT_JUDGE = 8  # series; where there would be fewer, all of them train
 SEEDING = threading.Lock()  # torch's generator is everybody's
+if hasattr(os, "register_at_fork"):  # a child that was forked while a thread held it would wait forever
+    os.register_at_fork(before=SEEDING.acquire, after_in_parent=SEEDING.release, after_in_child=SEEDING.release)
 LARGE = 2**24  # values; above it paths are built batch by batch
 
 
@@ -68,8 +71,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         Whether y has a target at every observation, in place of one a series. Predictions are then a row a row, and on causal
         paths (all but "natural_cubic") each of them knows the past alone.
     pool : {"last", "mean"}
-        Whether the output is read off the last state or off its mean over time; predictions at times or rows are those of the
-        series up to there.
+        Whether the output is read off the last state or off its mean over time; at a row or a time off the mean up to it.
     solver : str
         Of the differential equation.
     substeps : int
@@ -197,7 +199,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         options = {name: getattr(self, name) for name in SETTINGS}
         if self.batch_size == "auto":
             options["batch_size"] = int(np.clip(len(training) // 60, 8, 512))
-        self.module_ = self._make_module(data[:1][0].channels, seed)
+        self.module_, self._fitted_params = self._make_module(data[:1][0].channels, seed), self.get_params()
         assert data.targets is not None
         with torch.no_grad():
             self.module_.readout.bias.copy_(self.task_.prior(data.targets))
@@ -211,7 +213,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
             resume=resume,
         )
         self.history_, self.best_epoch_, self.interrupted_ = result.history, result.best_epoch, result.interrupted
-        self.n_iter_, self._fitted_params = len(result.history), self.get_params()
+        self.n_iter_ = len(result.history)
         return self
 
     def _pairs(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -251,6 +253,10 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         if not 0 <= self.validation_fraction < 1:
             raise ValueError(f"validation_fraction must lie in [0, 1), got {self.validation_fraction!r}.")
         count = round(self.validation_fraction * size)
+        if count >= size:
+            raise ValueError(
+                f"validation_fraction={self.validation_fraction!r} of {size} series leaves none to learn from."
+            )
         if count < FEWEST_THAT_JUDGE:
             return everything, everything[:0]
         strata = None if targets is None else self._strata(targets, count)
@@ -352,9 +358,15 @@ def with_parameters(estimator: Estimator) -> Estimator:
 
 
 def check_device(device: str) -> None:
-    """Refuse a GPU where there is none."""
-    if torch.device(device).type == "cuda" and not torch.cuda.is_available():
+    """Refuse a device that is not there."""
+    if str(device).startswith("cuda") and not torch.cuda.is_available():
         raise ValueError(f"device={device!r}, but torch finds no GPU here; use device='cpu'.")
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as reason:
+        raise ValueError(
+            f"device={device!r} cannot be used: {str(reason).splitlines()[0]}; use device='cpu'."
+        ) from reason
 
 
 def _check_within(series: IrregularSeries, asked: Tensor) -> None:

@@ -22,7 +22,7 @@ from .path_estimator import PathEstimator, check_device
 from .preparation import Preparation
 from .regressor import NeuralCDERegressor
 
-FORMAT = 2
+FORMAT = 3
 OF_ARRAYS = ("n_features_in_", "feature_names_in_")  # what scikit-learn notes of an array or a data frame
 KINDS: dict[str, type[PathEstimator]] = {kind.__name__: kind for kind in (NeuralCDEClassifier, NeuralCDERegressor)}
 
@@ -44,7 +44,9 @@ def save(estimator: PathEstimator, folder: Path) -> None:
         "neuralcde": __version__,
         "torch": torch.__version__,
         "estimator": type(estimator).__name__,
-        "parameters": _plain(estimator._fitted_params),  # not what was set since
+        "parameters": _plain(
+            getattr(estimator, "_fitted_params", None) or estimator.get_params()
+        ),  # not what was set since
         "task": estimator.task_.config(),
         "channels": estimator.module_.channels,
         "array": {name: np.asarray(vars(estimator)[name]).tolist() for name in OF_ARRAYS if name in vars(estimator)},

@@ -40,7 +40,7 @@ class PathModel(nn.Module):
         model's own choice.
     pool
         What `model(path)` reads: the "last" state, or the "mean" of the state over time (each gap by the trapezoidal rule).
-        Outputs `at` a time read the state there, or its mean up to then: what the model says of a series that ends there.
+        Outputs `at` a time read the state there, or its mean up to then.
     time_channel
         Whether the path has a time channel. Without one a CDE does not see how fast time passes (section 6.1).
     solver, steps, gradient

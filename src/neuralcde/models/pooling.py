@@ -28,13 +28,14 @@ def mean_over_time(states: Float[Tensor, "rows features"], path: ControlPath) ->
 def running_mean(states: Float[Tensor, "rows features"], path: ControlPath) -> Float[Tensor, "rows features"]:
     """At every row what `mean_over_time` would give for the series up to it."""
     offsets, times = path.series.offsets, path.knots
-    of_row, place = ragged.series_of_rows(offsets), ragged.places_in_series(offsets)
-    area = times.diff()[:, None] * (states[1:] + states[:-1]) / 2
-    area = torch.where(place[:, None] > 0, torch.nn.functional.pad(area, (0, 0, 1, 0)), 0.0) if len(times) else states
-    longest = int(ragged.lengths(offsets).max()) if len(path) else 0
-    block = area.new_zeros(len(path), longest, states.shape[1]).index_put((of_row, place), area)
-    passed = (times - times[offsets[:-1]][of_row])[:, None]
-    mean = block.cumsum(1)[of_row, place] / torch.where(passed > 0, passed, 1.0)
+    if not len(times):
+        return states
+    first = offsets[:-1][ragged.series_of_rows(offsets)]
+    area = times.diff()[:, None] * (states[1:] + states[:-1]) / 2  # float64, as times are
+    area = torch.nn.functional.pad(area, (0, 0, 1, 0)).index_fill(0, offsets[:-1], 0.0)
+    total = area.cumsum(0)  # of all series; what was there before the first row of each is taken off
+    passed = (times - times[first])[:, None]
+    mean = (total - total[first]) / torch.where(passed > 0, passed, 1.0)
     return torch.where(passed > 0, mean.to(states.dtype), states)
 
 

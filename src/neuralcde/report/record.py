@@ -56,7 +56,11 @@ def record_run(
     """
     folder, training = Path(folder), np.ones(len(series), dtype=bool)
     training[test] = False
-    of_all = as_targets(targets, series, per_row=estimator.per_row)
+    if not (folder / "model.safetensors").is_file():
+        raise FileNotFoundError(
+            f"there is no saved model in {folder}; save the estimator there first: estimator.save(folder)."
+        )
+    of_all = as_targets(targets, series, per_row=estimator.per_row, may_miss=True)
     parts = [np.flatnonzero(training), np.arange(len(series))[test]]
     if estimator.per_row:
         parts = [np.asarray(ragged.select(series.offsets, torch.from_numpy(part))[0]) for part in parts]

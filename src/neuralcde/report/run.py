@@ -18,6 +18,7 @@ from torch import Tensor
 from ..estimators import load
 from ..estimators.path_estimator import PathEstimator
 from ..series import IrregularSeries
+from ..series.arrays import as_ids
 from ..tasks import BinaryTask, MulticlassTask
 from .record import PARTS, digests
 
@@ -95,7 +96,7 @@ def read_run(folder: Path) -> Run:
         tensors = from_safetensors(_content(folder / "test_outputs.safetensors"))
         rows = from_safetensors(_content(folder / "examples.safetensors"))
         outputs, targets, counts = tensors["outputs"], tensors["targets"], tensors["counts"].numpy()
-        ids = np.array(data["ids"], dtype=object if any(isinstance(name, str) for name in data["ids"]) else None)
+        ids = as_ids(data["ids"], argument="ids", fix="text")
         examples = dataclasses.replace(
             estimator.preparation_.template(),
             ids=ids,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import re
 from decimal import Decimal
 from typing import Any
+from zoneinfo import available_timezones
 
 import narwhals as nw
 import numpy as np
@@ -117,7 +119,8 @@ def _zoned(column: nw.Series[Any]) -> tuple[nw.Series[Any], str | None]:
     zone = getattr(getattr(native, "dtype", None), "tz", None)
     if zone is None:
         return column, None
-    return nw.from_native(native.dt.tz_convert("UTC"), series_only=True), str(zone)
+    name = str(zone) if str(zone) in available_timezones() or re.fullmatch(r"UTC[+-]\d\d:\d\d", str(zone)) else "UTC"
+    return nw.from_native(native.dt.tz_convert("UTC"), series_only=True), name
 
 
 def _microseconds(column: nw.Series[Any]) -> Array:

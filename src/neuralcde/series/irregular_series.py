@@ -277,8 +277,8 @@ class IrregularSeries:
             values=torch.cat([part.values for part in parts]),
             offsets=ragged.offsets_of(torch.cat([part.lengths for part in parts])),
             static=torch.cat([part.static for part in parts]),
-            ids=np.concatenate([part.ids for part in parts]),
-            format=dataclasses.replace(head.format, in_order=all(part.format.in_order for part in parts)),
+            ids=_joined([part.ids for part in parts]),
+            format=dataclasses.replace(head.format, in_order=len(parts) == 1 or head.format.backend is None),
         )
 
     @classmethod
@@ -378,7 +378,7 @@ class IrregularSeries:
                 raise IndexError("series have one axis: use series[index]; channels are columns of series.values.")
             index = index[0]
         chosen = ragged.positions(index, len(self))
-        if isinstance(chosen, slice) or bool((chosen.diff() > 0).all()):
+        if isinstance(chosen, slice) or self.format.backend is None or bool((chosen.diff() > 0).all()):
             return self.at(chosen)
         return dataclasses.replace(self.at(chosen), format=dataclasses.replace(self.format, in_order=False))
 
@@ -514,6 +514,13 @@ class IrregularSeries:
         return Padded(
             values.index_put((of_row, within), self.values), times.index_put((of_row, within), self.times), self.lengths
         )
+
+
+def _joined(ids: list[NDArray[Any]]) -> NDArray[Any]:
+    """All ids; whole numbers stay whole where numpy would make floats of them."""
+    if {part.dtype.kind for part in ids} == {"i", "u"}:
+        return as_ids([name for part in ids for name in part.tolist()], argument="ids", fix="text")
+    return np.concatenate(ids)
 
 
 def _ids(ids: Iterable[Any] | None, count: int) -> NDArray[Any]:
