@@ -15,7 +15,7 @@ import torch
 import neuralcde as nc
 from neuralcde.tasks import classification_task, regression_task
 from neuralcde.train import TrainingError, TrainingSettings, outputs_of, train
-from neuralcde.train.channel_dropout import drop_channels
+from neuralcde.train.augmentation import drop_channels, jitter_channels
 from neuralcde.train.interrupts import Interrupts
 from neuralcde.train.loop import penalised
 from neuralcde.train.state import TrainingState, make_optimizer
@@ -162,8 +162,6 @@ def test_resuming_with_other_data_or_another_model_is_refused(tmp_path):
 
 
 def test_dropped_channels_leave_no_trace():
-    from neuralcde.train.channel_dropout import drop_channels
-
     _, data = problem()
     series = nc.IrregularSeries.from_list([(part.times, part.values[:, 1:]) for part in data.series])
     path = nc.linear(series.with_channels(counts="per_channel"), fill="forward")
@@ -175,6 +173,39 @@ def test_dropped_channels_leave_no_trace():
     for k, (start, stop) in enumerate(zip(path.piece_offsets[:-1], path.piece_offsets[1:], strict=True)):
         assert bool((value[start:stop] == 0).all()) == bool(gone[k])
         assert bool((count[start:stop] == 0).all()) == bool(gone[k])
+
+
+def test_jittered_channels_are_the_same_series_times_a_factor():
+    _, data = problem()
+    series = nc.IrregularSeries.from_list([(part.times, part.values[:, 1:].expand(-1, 2)) for part in data.series])
+    gaps = torch.rand(series.values.shape, generator=torch.Generator().manual_seed(3)) < 0.3
+    gaps[series.offsets[:-1]] = False  # the first values, so that time x them is not 0
+    series = replace(series, values=series.values.masked_fill(gaps, torch.nan))
+    path = nc.natural_cubic(series.with_channels(counts="per_channel", start=True))
+    jittered = jitter_channels(path, 0.1, torch.Generator().manual_seed(0))
+    assert torch.equal(jittered.series.times, path.series.times)
+    assert torch.equal(jittered.series.values.isnan(), path.series.values.isnan())
+    changed = [
+        (after.coefficients.abs().sum((0, 1)) / before.coefficients.abs().sum((0, 1)))
+        for before, after in each(path, jittered)
+    ]
+    time, first_count, second_count, first_start, second_start, first, second = factors = torch.stack(changed).T
+    assert torch.equal(first_count, torch.ones(len(path))) and torch.equal(second_count, torch.ones(len(path)))
+    torch.testing.assert_close(first_start, time * first)
+    torch.testing.assert_close(second_start, time * second)
+    drawn = torch.cat([time, first, second]) - 1
+    assert 0.07 < drawn.std() < 0.13 and abs(drawn.mean()) < 0.03 and len(drawn.unique()) == len(drawn)
+    # what the path passes through is what the series says: models that jump see the same letters
+    values = path.series.values * factors.T[torch.repeat_interleave(path.series.lengths)]
+    torch.testing.assert_close(jittered.series.values, values, equal_nan=True)
+    torch.testing.assert_close(
+        jittered.at_rows()[~gaps[:, 0], 5], jittered.series.values[~gaps[:, 0], 5], rtol=1e-4, atol=1e-5
+    )
+    assert torch.equal(jitter_channels(path, 0.1, torch.Generator().manual_seed(0)).coefficients, jittered.coefficients)
+
+
+def each(*paths):
+    return [[path[k] for path in paths] for k in range(len(paths[0]))]
 
 
 def test_a_file_is_whole_or_not_there(tmp_path, monkeypatch):

@@ -40,6 +40,7 @@ SETTINGS = (
     "patience",
     "average",
     "channel_dropout",
+    "channel_jitter",
     "verbose",
 )
 FEWEST_THAT_JUDGE = 8  # series; where there would be fewer, all of them train
@@ -99,6 +100,9 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         Decay of a moving average of the weights, which then is the model; 0 for none.
     channel_dropout : float
         Share of channels that a training series loses in a step, as if they had never been observed.
+    channel_jitter : float
+        Standard deviation of random factors near 1 on the channels of a training series in a step: the same series a little larger
+        or smaller, faster or slower.
     validation_fraction : float
         Share of the series that training does not see and that decides which epoch is kept, and when to stop; 0 for none. Where
         it comes to fewer than eight series there is none either, and the last epoch is kept.
@@ -134,6 +138,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         patience: int | None = 30,
         average: float = 0.99,
         channel_dropout: float = 0.0,
+        channel_jitter: float = 0.0,
         validation_fraction: float = 0.15,
         device: str = "cpu",
         random_state: Any = None,
@@ -160,6 +165,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         self.patience = patience
         self.average = average
         self.channel_dropout = channel_dropout
+        self.channel_jitter = channel_jitter
         self.validation_fraction = validation_fraction
         self.device = device
         self.random_state = random_state

@@ -18,7 +18,7 @@ from ..paths import ControlPath, PathDataset
 from ..series import ragged
 from ..solve import SolveError
 from ..tasks import Task
-from .channel_dropout import drop_channels
+from .augmentation import drop_channels, jitter_channels
 from .checkpoints import load_state, save_state, write_history
 from .interrupts import Interrupts
 from .processes import Processes
@@ -146,6 +146,8 @@ def _epoch(
     for path, targets, mine in _batches(training, order, settings.batch_size, together):
         if settings.channel_dropout:
             path = drop_channels(path, settings.channel_dropout, generator)
+        if settings.channel_jitter:
+            path = jitter_channels(path, settings.channel_jitter, generator)
         state.optimizer.zero_grad(set_to_none=True)
         weight = task.weight(targets) if mine else 0.0
         trouble = ""

@@ -41,10 +41,13 @@ class TrainingSettings:
         initial weights are soon forgotten.
     channel_dropout
         Share of data channels that a training series loses in a step, as if they had never been observed.
+    channel_jitter
+        Standard deviation of the factors near 1 that multiply every channel of a training series, drawn anew in every step: the
+        same series a little larger or smaller, faster or slower.
     skipped_in_a_row
         So many batches without a finite loss, one after the other, stop the training.
     seed
-        Of the order of the batches and of channel dropout.
+        Of the order of the batches and of what is dropped or jittered.
     verbose
         0: silent. 1: a progress bar on a terminal, a line every two seconds elsewhere.
     """
@@ -62,6 +65,7 @@ class TrainingSettings:
     patience: int | None = 30
     average: float = 0.0
     channel_dropout: float = 0.0
+    channel_jitter: float = 0.0
     skipped_in_a_row: int = 5
     seed: int = 0
     verbose: int = 1
@@ -80,6 +84,7 @@ class TrainingSettings:
             ("weight_decay", 0.0, None),
             ("average", 0.0, 1.0),
             ("channel_dropout", 0.0, 1.0),
+            ("channel_jitter", 0.0, 1.0),
         ):
             value = getattr(self, name)
             if not value >= low or (high is not None and not value < high):
