@@ -7,13 +7,14 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import neuralcde as nc
 from neuralcde.tasks import Task
+from neuralcde.train import TrainingSettings
 
 HERE = Path(__file__).parent
 Settings = dict[str, Any]  # of a run: tables data, path, model, training
@@ -36,7 +37,7 @@ class Run:
     @property
     def key(self) -> str:
         """What tells runs apart."""
-        return json.dumps([self.model, self.column, self.seed, self.settings], sort_keys=True)
+        return json.dumps([self.model, self.column, self.seed, complete(self.settings)], sort_keys=True)
 
     @property
     def name(self) -> str:
@@ -120,6 +121,16 @@ class Experiment:
     def percent(self) -> bool:
         """Whether the paper gives its metric in %."""
         return bool(self.config["metric"] == "accuracy")
+
+
+def complete(settings: Settings) -> Settings:
+    """Settings with what they do not say of the training: an option has its default, also in lines that are older than it."""
+    return merged({"training": asdict(TrainingSettings())}, settings)
+
+
+def same(one: Settings, other: Settings) -> bool:
+    """Whether they say the same."""
+    return complete(one) == complete(other)
 
 
 def merged(tables: Mapping[str, Mapping[str, Any]], changes: Mapping[str, Mapping[str, Any]]) -> Settings:

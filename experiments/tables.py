@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .experiment import Experiment
+from .experiment import Experiment, same
 from .lines import Line, read_lines
 from .memory import GRADIENTS
 from .models import MODELS
@@ -82,7 +82,7 @@ def configured(lines: list[Line], experiment: Experiment, variant: str | None = 
             line
             for line in lines
             if line["seed"] < experiment.config["runs"]
-            and line["settings"] == capped(experiment.settings(line["model"], variant=variant), cap)
+            and same(line["settings"], capped(experiment.settings(line["model"], variant=variant), cap))
         ]
 
     caps = sorted({line["settings"]["training"]["max_epochs"] for line in lines}, reverse=True)
@@ -178,7 +178,9 @@ def ablations(experiment: Experiment, model: str, lines: list[Line]) -> Table:
     metric = f"held_out_{config['metric']}"
     cap = max(line["settings"]["training"]["max_epochs"] for line in lines)
     own = {
-        change: [line for line in lines if line["settings"] == changed(experiment, model, change, line["seed"], cap)]
+        change: [
+            line for line in lines if same(line["settings"], changed(experiment, model, change, line["seed"], cap))
+        ]
         for change in plan["changes"]
     }
     (unchanged,) = (change for change, changes in plan["changes"].items() if not changes)
