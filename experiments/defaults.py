@@ -51,6 +51,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "constant rate": {"schedule": "constant"},
     "no average": {"average": 0.0},
     "average 0.995": {"average": 0.995},
+    "channels jittered by 0.1": {"channel_jitter": 0.1},
     "natural cubic": {"path": "natural_cubic"},
     "hermite": {"path": "hermite"},
     "mean over time": {"pool": "mean"},

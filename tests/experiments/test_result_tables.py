@@ -6,7 +6,7 @@ import pytest
 from experiments.__main__ import main
 from experiments.documents import COMMAND, PAGES, between_marks, documents
 from experiments.experiment import Experiment, merged, names
-from experiments.runs import ablation_runs, changed, search_runs, table_runs
+from experiments.runs import ablation_runs, changed, run_of, search_runs, table_runs
 from experiments.tables import tables
 
 NAME = "character_trajectories"
@@ -83,6 +83,18 @@ def test_variants_have_tables_of_their_own(experiment):
     assert published.title.startswith(
         "Table 1 with the padding, the training and the inputs of the released code: test accuracy"
     )
+
+
+def test_a_line_older_than_an_option_had_its_default(experiment):
+    (run, *_) = table_runs(experiment, ["gru_d"], 1, None, "unjittered")
+    old = line(run, test_accuracy=0.7)
+    old["settings"] = merged(run.settings, {})
+    del old["settings"]["training"]["channel_jitter"]
+    assert run_of(old, "dropped").key == run.key  # it is not done again
+    write(experiment, "results", [old])
+    (unjittered,) = tables(experiment)
+    assert unjittered.title.startswith("Table 1 without jitter")
+    assert cells(unjittered, "GRU-D")[2] == "70.0 (1)"
 
 
 def test_search_is_sorted_by_validation_accuracy(experiment):
