@@ -37,7 +37,7 @@ class Run:
     @property
     def key(self) -> str:
         """What tells runs apart."""
-        return json.dumps([self.model, self.column, self.seed, complete(self.settings)], sort_keys=True)
+        return json.dumps([self.model, self.column, self.seed, told(self.settings)], sort_keys=True)
 
     @property
     def name(self) -> str:
@@ -123,14 +123,16 @@ class Experiment:
         return bool(self.config["metric"] == "accuracy")
 
 
-def complete(settings: Settings) -> Settings:
-    """Settings with what they do not say of the training: an option has its default, also in lines that are older than it."""
-    return merged({"training": asdict(TrainingSettings())}, settings)
+def told(settings: Settings) -> Settings:
+    """Settings without what goes without saying, the defaults of the training: lines may be older than an option."""
+    defaults, result = asdict(TrainingSettings()), merged(settings, {})
+    result["training"] = {name: value for name, value in result["training"].items() if value != defaults[name]}
+    return result
 
 
 def same(one: Settings, other: Settings) -> bool:
     """Whether they say the same."""
-    return complete(one) == complete(other)
+    return told(one) == told(other)
 
 
 def merged(tables: Mapping[str, Mapping[str, Any]], changes: Mapping[str, Mapping[str, Any]]) -> Settings:

@@ -44,7 +44,7 @@ def search_runs(experiment: Experiment, models: Sequence[str], runs: int | None,
     sizes = [dict(zip(search["grid"], values, strict=True)) for values in itertools.product(*search["grid"].values())]
     found = []
     for seed, size, model in itertools.product(range(runs or 1), sizes, models):
-        settings = capped(experiment.settings(search["model"], {"model": size}), epochs)
+        settings = capped(experiment.settings(search["model"], merged(search["common"], {"model": size})), epochs)
         if model != search["model"]:
             settings = matched(experiment, model, settings)
         found.append(Run(model, search["column"], seed, settings))

@@ -120,7 +120,9 @@ def costs(experiment: Experiment, runs: list[Line]) -> Table:
             row.append(f"{_mean(there, 'seconds_to_paper', 0) or '-'} ({len(there)} of {len(cell)})")
         rows.append(row)
     hours = sum(line["wall_seconds"] / line["at_once"] for line in runs) / 3600
-    machines = "; ".join(sorted({f"{line['at_once']} at a time on {line['machine']}" for line in runs}))
+    machines = "; ".join(
+        sorted({f"{line['at_once']} at a time on {line['machine']} ({line['kernels']})" for line in runs})
+    )
     title = f"What the {len(runs)} runs took, {machines}: {hours:.2f} hours with all their set-up. Means over runs"
     names = ["model", "parameters", "epochs", "s an epoch", "s a run", "CPU s a run", "peak MB of a run"]
     names += [f"s until validation {config['metric']} was the paper's, {title}" for title in config["column_titles"]]
@@ -167,7 +169,8 @@ def search(experiment: Experiment, lines: list[Line]) -> Table:
         row = [MODELS[line["model"]][0], *(str(line["settings"]["model"].get(name, "")) for name in sizes)]
         cap = str(line["settings"]["training"]["max_epochs"])
         rows.append([*row, str(line["parameters"]), text(experiment, line[metric]), str(line["epochs"]), cap])
-    title = f"Search over sizes, {experiment.config['column']} {experiment.config['search']['column']}, best first"
+    plan = experiment.config["search"]
+    title = f"Search over sizes, {experiment.config['column']} {plan['column']}, {plan['what']}, best first"
     names = ["model", *sizes, "parameters", metric.replace("_", " "), "epochs", "at most"]
     return Table(title, names, rows)
 
@@ -194,14 +197,14 @@ def ablations(experiment: Experiment, model: str, lines: list[Line]) -> Table:
             )
             pairs = [cell[seed] - base[seed] for seed in cell if seed in base] if change != unchanged else []
             row += [spread(experiment, list(cell.values())), spread(experiment, pairs, difference=True)]
-        rows.append([*row, _mean(own[change], "best_epoch", 0), _mean(own[change], "seconds", 0)])
+        rows.append([*row, _mean(own[change], "best_epoch", 0)])
     titles = [config["column_titles"][config["columns"].index(value)] for value in plan["columns"]]
     title = (
         f"One change at a time, {MODELS[model][0]}, {plan['what']}, at most {cap} epochs: {config['metric']} on folds of the "
         "training and validation series, mean ± standard deviation (folds), and mean difference on the same folds ± its standard error"
     )
     pairs_of = [name for title in titles for name in (title, "difference")]
-    return Table(title, ["change", *pairs_of, "best epoch", "s a run"], rows)
+    return Table(title, ["change", *pairs_of, "best epoch"], rows)
 
 
 def spread(experiment: Experiment, values: list[float], *, difference: bool = False) -> str:

@@ -52,6 +52,16 @@ def test_every_model_fits_predicts_and_is_saved(model, tmp_path):
     np.testing.assert_array_equal(nc.load(tmp_path / "model").predict_proba(SERIES), p)
 
 
+def test_every_option_of_training_is_heard():
+    few = {**FAST, "max_epochs": 3}
+    options = {"batch_size": 13, "learning_rate": 2e-2, "readout_rate": 3.0, "weight_penalty": 0.1, "weight_decay": 0.5}
+    options |= {"clip": 0.01, "schedule": "constant", "average": 0.5, "channel_dropout": 0.5, "channel_jitter": 0.1}
+    usual = nc.NeuralCDEClassifier(**few).fit(SERIES, Y).predict_proba(SERIES)
+    for name, value in options.items():
+        other = nc.NeuralCDEClassifier(**{**few, name: value}).fit(SERIES, Y).predict_proba(SERIES)
+        assert not np.array_equal(other, usual), name
+
+
 def test_labels_by_id_and_by_position_are_the_same():
     shuffled = pd.Series(LABELS).sample(frac=1, random_state=0)
     ways = [nc.NeuralCDEClassifier(**FAST).fit(SERIES, y).predict_proba(SERIES) for y in (Y, LABELS, shuffled)]

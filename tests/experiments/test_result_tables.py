@@ -24,6 +24,7 @@ def write(experiment, kind, lines):
 def line(run, **more):
     costs = {"epochs": 200, "best_epoch": 99, "seconds": 36.0, "seconds_per_epoch": 0.18, "cpu_seconds": 40.0}
     rest = {"peak_memory_mb": 6.0, "parameters": 8212, "wall_seconds": 45.0, "at_once": 2, "machine": "a machine"}
+    rest |= {"kernels": "a level"}
     rest |= {"seconds_to_paper": None}
     own = {"model": run.model, "seed": run.seed, "dropped": run.column, "settings": run.settings}
     return own | costs | rest | more
@@ -67,7 +68,7 @@ def test_the_papers_table_has_ours_beside_it(experiment):
     assert len(scores.rows) == 6
     assert memory.names == ["model", "paper", "backsolve", "checkpoint", "backprop"]
     assert list(cells(memory, "Neural CDE").values())[1:] == ["1.3", "", "1.2", ""]
-    assert "4 runs took, 2 at a time on a machine: 0.03 hours" in costs.title
+    assert "4 runs took, 2 at a time on a machine (a level): 0.03 hours" in costs.title
     took = ["8212", "200", "0.18", "36", "40", "6.0", "11 (3 of 3)"]
     assert [cells(costs, "Neural CDE")[k] for k in range(1, 8)] == took
     assert cells(costs, "GRU-D")[8] == "- (0 of 1)"

@@ -16,6 +16,7 @@ import neuralcde as nc
 from neuralcde.tasks import classification_task, regression_task
 from neuralcde.train import TrainingError, TrainingSettings, outputs_of, train
 from neuralcde.train.augmentation import drop_channels, jitter_channels
+from neuralcde.train.checkpoints import load_state, save_state
 from neuralcde.train.interrupts import Interrupts
 from neuralcde.train.loop import penalised
 from neuralcde.train.state import TrainingState, make_optimizer
@@ -49,11 +50,13 @@ def same_weights(a, b):
     return all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
 
 
-SETTINGS = TrainingSettings(max_epochs=6, batch_size=8, learning_rate=1e-2, average=0.9, channel_dropout=0.1, verbose=0)
+SETTINGS = TrainingSettings(
+    max_epochs=6, batch_size=8, learning_rate=1e-2, average=0.9, channel_dropout=0.1, channel_jitter=0.1, verbose=0
+)
 
 
 def test_it_learns_and_keeps_the_best_epoch():
-    model, result = fitted(replace(SETTINGS, max_epochs=25, channel_dropout=0.0))
+    model, result = fitted(replace(SETTINGS, max_epochs=25, channel_dropout=0.0, channel_jitter=0.0))
     best = max(row["validation_auroc"] for row in result.history)
     assert best > 0.9
     assert result.history[result.best_epoch]["validation_auroc"] == best
@@ -123,6 +126,11 @@ def test_resuming_with_other_settings_is_refused(tmp_path):
     fitted(replace(SETTINGS, max_epochs=1), folder=tmp_path)
     with pytest.raises(ValueError, match="cannot resume: learning_rate differ"):
         fitted(replace(SETTINGS, learning_rate=0.5), folder=tmp_path, resume=True)
+    kept = load_state(tmp_path / "checkpoint.pt")
+    del kept["settings"]["channel_jitter"]  # as in a checkpoint that is older than the option
+    save_state(tmp_path / "checkpoint.pt", kept)
+    with pytest.raises(ValueError, match="cannot resume: channel_jitter differ"):
+        fitted(SETTINGS, folder=tmp_path, resume=True)
     (tmp_path / "checkpoint.pt").write_bytes(b"nonsense")
     with pytest.raises(ValueError, match="is damaged"):
         fitted(SETTINGS, folder=tmp_path, resume=True)
@@ -204,6 +212,16 @@ def test_jittered_channels_are_the_same_series_times_a_factor():
     assert torch.equal(jitter_channels(path, 0.1, torch.Generator().manual_seed(0)).coefficients, jittered.coefficients)
 
 
+def test_training_jitters_and_judging_does_not():
+    (plain, _), (jittered, result) = (
+        fitted(replace(SETTINGS, channel_dropout=0.0, channel_jitter=s)) for s in (0, 0.1)
+    )
+    assert not same_weights(plain, jittered)
+    task, judge = problem(30, seed=5)
+    outputs, targets = outputs_of(jittered, judge)
+    assert float(task.loss(outputs, targets)) == pytest.approx(result.history[result.best_epoch]["validation_loss"])
+
+
 def each(*paths):
     return [[path[k] for path in paths] for k in range(len(paths[0]))]
 
@@ -225,7 +243,13 @@ def test_weight_decay_shrinks_what_the_loss_leaves_alone():
     with torch.no_grad():  # a readout of nothing: no gradient reaches the field
         model.readout.weight.zero_()
         model.readout.weight.requires_grad_(False)
-    train(model, task, data, None, replace(SETTINGS, max_epochs=1, average=0.0, weight_decay=0.5, channel_dropout=0.0))
+    train(
+        model,
+        task,
+        data,
+        None,
+        replace(SETTINGS, max_epochs=1, average=0.0, weight_decay=0.5, channel_dropout=0.0, channel_jitter=0.0),
+    )
     shrunk = 1 - SETTINGS.learning_rate * 0.5  # one batch of 8
     for name, value in model.field.state_dict().items():
         torch.testing.assert_close(value, before[f"field.{name}"] * shrunk)
@@ -332,7 +356,7 @@ def test_a_target_at_every_row():
     torch.manual_seed(0)
     model = nc.NeuralCDE(2, 1, hidden=6, width=8, depth=1)
     rows = nc.PathDataset(path, y, per_row=True)
-    train(model, task, rows, None, replace(SETTINGS, max_epochs=15, channel_dropout=0.0))
+    train(model, task, rows, None, replace(SETTINGS, max_epochs=15, channel_dropout=0.0, channel_jitter=0.0))
     assert task.metrics(*outputs_of(model, rows))["auroc"] > 0.9
 
 
@@ -344,7 +368,7 @@ def test_regression_of_several_targets():
     torch.manual_seed(0)
     model = nc.NeuralCDE(2, 2, hidden=8, width=8, depth=1)
     both = nc.PathDataset(data.source, task.encode(y))
-    train(model, task, both, None, replace(SETTINGS, max_epochs=40, channel_dropout=0.0))
+    train(model, task, both, None, replace(SETTINGS, max_epochs=40, channel_dropout=0.0, channel_jitter=0.0))
     outputs, targets = outputs_of(model, both)
     assert task.metrics(outputs, targets)["r2"] > 0.9
     torch.testing.assert_close(
@@ -361,6 +385,7 @@ def test_regression_of_several_targets():
         ("clip", 0.0),
         ("schedule", "step"),
         ("weight_decay", -1.0),
+        ("channel_jitter", 1.0),
     ],
 )
 def test_wrong_settings_are_named(name, value):

@@ -102,7 +102,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         Share of channels that a training series loses in a step, as if they had never been observed.
     channel_jitter : float
         Standard deviation of random factors near 1 on the channels of a training series in a step: the same series a little larger
-        or smaller, faster or slower.
+        or smaller and, for "neural_cde" and "gru_ode", faster or slower. For targets that do not depend on that.
     validation_fraction : float
         Share of the series that training does not see and that decides which epoch is kept, and when to stop; 0 for none. Where
         it comes to fewer than eight series there is none either, and the last epoch is kept.

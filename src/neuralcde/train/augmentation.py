@@ -37,7 +37,7 @@ def jitter_channels(path: ControlPath, deviation: float, generator: torch.Genera
 
     with $\sigma$ the `deviation`: the same series, a little larger, smaller, faster or slower. Of scaled data 0 is the mean, so
     what is far from it moves most. Counts of observations stay; time x a first value is multiplied as both are. The
-    clock stays, too: only the channel that tells the time is multiplied, not the gaps that jumps see.
+    clock stays, too: only the channel that tells the time is multiplied, not the gaps that jumps see nor the time of an ODE.
     """
     data, starts, times = (_with_role(path, role) for role in ("data", "start", "time"))
     factors = torch.ones(len(path), path.channels, dtype=path.dtype)

@@ -42,8 +42,8 @@ class TrainingSettings:
     channel_dropout
         Share of data channels that a training series loses in a step, as if they had never been observed.
     channel_jitter
-        Standard deviation of the factors near 1 that multiply every channel of a training series, drawn anew in every step: the
-        same series a little larger or smaller, faster or slower.
+        Standard deviation of the factors near 1 that multiply every data channel of a training series and its time channel, drawn
+        anew in every step: the same series a little larger or smaller and, where the model sees time as a channel, faster or slower.
     skipped_in_a_row
         So many batches without a finite loss, one after the other, stop the training.
     seed

@@ -103,9 +103,9 @@ class TrainingState:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Everything as it was; refused where it was trained in another way."""
-        now = asdict(self.settings)
+        now, kept = asdict(self.settings), asdict(TrainingSettings()) | state["settings"]  # may be older than an option
         free = {"verbose"} if self.settings.schedule == "cosine" else {"verbose", "max_epochs"}  # cosine needs its end
-        changed = [name for name, value in state["settings"].items() if name not in free and now[name] != value]
+        changed = [name for name, value in now.items() if name not in free and kept[name] != value]
         if changed:
             raise ValueError(
                 f"cannot resume: {', '.join(changed)} differ from the run that is to go on; use the same, or resume=False."
