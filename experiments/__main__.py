@@ -32,53 +32,63 @@ RUNS = {"run": ("results", table_runs), "search": ("search", search_runs), "abla
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line asks for; the exit status."""
-    parser = _parser()
-    given = parser.parse_intermixed_args(arguments)
-    if given.name == "tables":
-        for name in names():
-            _show_tables(Experiment.find(name), write=given.write)
-        return 0
-    experiment = Experiment.find(given.name, given.config, given.out)
-    if given.action == "tables":
-        _show_tables(experiment, write=given.write)
-        return 0
-    models = given.model or _models(experiment, given.action)
+    given = _parser().parse_intermixed_args(arguments)
     try:
-        _check_options(experiment, given)
-        if given.action == "memory":
-            measure_memory(experiment, models)
+        _check_options(given)
+        if given.name == "tables":
+            for name in names():
+                _show_tables(Experiment.find(name), write=given.write)
             return 0
-        if given.action == "speed":
-            return 0 if measure_speed(experiment, given.data) else 1
-        if given.action == "baseline":
-            measure_baseline(experiment, given.data)
-            return 0
-        kind, plan = RUNS[given.action]
-        more = {"variant": given.variant} if given.action == "run" else {}
-        runs = _chosen(experiment, plan(experiment, models, given.runs, given.epochs, **more), given.only)
-        failures = carry_out(
-            experiment, runs, kind, data=given.data, workers=given.workers, test=given.action != "search"
-        )
+        return _act(Experiment.find(given.name, given.config, given.out), given)
     except (FileNotFoundError, ValueError, RuntimeError) as reason:
         print(f"error: {reason}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("stopped; the same command goes on from here.", file=sys.stderr)
         return 130
+
+
+def _act(experiment: Experiment, given: argparse.Namespace) -> int:
+    models = given.model or _models(experiment, given.action)
+    if given.action == "tables":
+        _show_tables(experiment, write=given.write)
+    elif given.action == "memory":
+        measure_memory(experiment, models)
+    elif given.action == "baseline":
+        measure_baseline(experiment, given.data)
+    elif given.action == "speed":
+        return 0 if measure_speed(experiment, given.data) else 1
+    else:
+        return _run(experiment, models, given)
+    return 0
+
+
+def _run(experiment: Experiment, models: list[str], given: argparse.Namespace) -> int:
+    kind, plan = RUNS[given.action]
+    known = experiment.config.get("variants", {})
+    if given.variant is not None and given.variant not in known:
+        raise ValueError(f"--variant {given.variant} is not one of {', '.join(known)}.")
+    more = {"variant": given.variant} if given.action == "run" else {}
+    runs = _chosen(experiment, plan(experiment, models, given.runs, given.epochs, **more), given.only)
+    failures = carry_out(experiment, runs, kind, data=given.data, workers=given.workers, test=given.action != "search")
     if failures:
         print(f"{failures} of {len(runs)} runs failed; the same command goes on with them.", file=sys.stderr)
     return 1 if failures else 0
 
 
-def _check_options(experiment: Experiment, given: argparse.Namespace) -> None:
-    """Complain of options that would have no effect."""
+def _check_options(given: argparse.Namespace) -> None:
+    """Complain of options that would have no effect; but for the tables of one experiment, which `make reproduce` passes all of its own."""
+    if given.name == "tables" and (given.out or given.config or given.action != "run"):
+        raise ValueError(
+            "`tables` alone shows the recorded results of all experiments; for another folder or configuration: "
+            "python -m experiments NAME tables --out DIR."
+        )
+    if "tables" in (given.name, given.action):
+        return
     of_runs = {name: list(RUNS) for name in ("runs", "epochs", "only")}
-    for name, actions in {"model": [*RUNS, "memory"], **of_runs, "variant": ["run"]}.items():
+    for name, actions in {"model": [*RUNS, "memory"], **of_runs, "variant": ["run"], "write": ["tables"]}.items():
         if getattr(given, name) and given.action not in actions:
             raise ValueError(f"--{name} has no effect on {given.action}; it is for {', '.join(actions)}.")
-    known = experiment.config.get("variants", {})
-    if given.variant is not None and given.variant not in known:
-        raise ValueError(f"--variant {given.variant} is not one of {', '.join(known)}.")
 
 
 def _show_tables(experiment: Experiment, *, write: bool) -> None:

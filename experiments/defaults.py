@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import itertools
 import statistics
@@ -88,7 +89,9 @@ def sepsis_cases() -> Data:
     """1000 stays of PhysioNet 2019 with sepsis in the first 72 hours and 2000 without, those hours alone."""
     series = sepsis()
     if series is None:
-        raise FileNotFoundError(f"there is no sepsis2019.npz in {folder()}.")
+        raise FileNotFoundError(
+            f"there is no sepsis2019.npz in {folder()}; set NEURALCDE_DATA to the folder that has it, or name other data."
+        )
     with np.load(folder() / "sepsis2019.npz") as pack:
         label, keep = pack["y72"].astype(int), pack["keep_paper"].astype(bool)
     rng = np.random.default_rng(0)
@@ -136,8 +139,8 @@ class OtherTime(nc.SeriesScaler):
         return self
 
 
-def measure(names: list[str], file: Path = FILE) -> None:
-    """A line for every change, data set and fold that has none yet, as many at a time as there are cores; fold by fold."""
+def measure(names: list[str], file: Path = FILE) -> int:
+    """A line for every change, data set and fold that has none yet, as many at a time as there are cores; how many failed."""
     made = {name: DATA[name]() for name in names}
     with Lines(file) as lines, ProcessPoolExecutor(cores(), get_context("spawn")) as pool:
         done = {(line["data"], line["change"], line["fold"]) for line in read_lines(file)}
@@ -146,10 +149,20 @@ def measure(names: list[str], file: Path = FILE) -> None:
             pool.submit(measured, made[name], CHANGES[change], fold): {"data": name, "change": change, "fold": fold}
             for name, change, fold in jobs
         }
-        for count, future in enumerate(as_completed(futures), 1):
-            what, result = futures[future], future.result()
-            lines.append({**what, **result})
-            print(f"{count}/{len(jobs)}  {what}: {result['score']:.4f}, {result['seconds']:.0f} s", flush=True)
+        failures = 0
+        try:
+            for count, future in enumerate(as_completed(futures), 1):
+                what, reason = futures[future], future.exception()
+                if reason is not None:
+                    failures += 1
+                    print(f"{count}/{len(jobs)}  {what} failed: {reason}", flush=True)
+                    continue
+                result = future.result()
+                lines.append({**what, **result})
+                print(f"{count}/{len(jobs)}  {what}: {result['score']:.4f}, {result['seconds']:.0f} s", flush=True)
+        finally:
+            pool.shutdown(cancel_futures=True)  # whoever is stopped need not wait for all that was planned
+    return failures
 
 
 def measured(data: Data, change: dict[str, Any], fold: int) -> Line:
@@ -207,6 +220,12 @@ def _text(values: list[float], sign: str) -> str:
 
 
 if __name__ == "__main__":
-    measure(sys.argv[1:] or list(DATA))
+    parser = argparse.ArgumentParser(prog="python -m experiments.defaults", description="What the defaults rest on.")
+    parser.add_argument("data", nargs="*", help=f"{', '.join(DATA)}; all by default")
+    chosen = parser.parse_args().data or list(DATA)
+    if not set(chosen) <= set(DATA):
+        parser.error(f"data are {', '.join(DATA)}, not {' '.join(chosen)}")
+    failures = measure(chosen)
     PAGE.write_text(page())
     print(table(read_lines(FILE)).markdown())
+    sys.exit(1 if failures else 0)

@@ -18,6 +18,18 @@ from neuralcde.train import TrainingSettings
 
 HERE = Path(__file__).parent
 Settings = dict[str, Any]  # of a run: tables data, path, model, training
+# What the training was in lines that do not say: older than an option, or from when defaults went without saying.
+UNSAID = {
+    "readout_rate": 1.0,
+    "weight_decay": 0.0,
+    "clip": None,
+    "plateau_factor": 0.1,
+    "plateau_patience": 10,
+    "average": 0.0,
+    "channel_dropout": 0.0,
+    "channel_jitter": 0.0,
+    "skipped_in_a_row": 5,
+}
 
 
 def names() -> list[str]:
@@ -37,7 +49,7 @@ class Run:
     @property
     def key(self) -> str:
         """What tells runs apart."""
-        return json.dumps([self.model, self.column, self.seed, told(self.settings)], sort_keys=True)
+        return json.dumps([self.model, self.column, self.seed, complete(self.settings)], sort_keys=True)
 
     @property
     def name(self) -> str:
@@ -96,13 +108,29 @@ class Experiment:
     def settings(
         self, model: str, changes: Mapping[str, Mapping[str, Any]] | None = None, *, variant: str | None = None
     ) -> Settings:
-        """The settings of a model, with changes to its tables; in another variant of the experiment where one is named."""
-        tables = merged(self.config["settings"], {"model": self.config["models"][model]})
+        """The settings of a model, with changes to its tables; in another variant of the experiment where one is named.
+
+        Raises
+        ------
+        ValueError
+            Where the configuration has options that the training has not.
+        """
+        training = {
+            name: value for name, value in asdict(TrainingSettings()).items() if name not in ("seed", "verbose")
+        }
+        tables = merged({"training": training}, self.config["settings"])
+        tables = merged(tables, {"model": self.config["models"][model]})
         if variant is not None:
             other = self.config["variants"][variant]
             tables = merged(tables, other["settings"])
             tables = merged(tables, {"model": other["models"].get(model, {})})
-        return merged(tables, changes or {})
+        tables = merged(tables, changes or {})
+        unknown = sorted(set(tables["training"]) - set(training))
+        if unknown:
+            raise ValueError(
+                f"{self.config_file}: training has no option {', '.join(unknown)}; there are {', '.join(training)}."
+            )
+        return tables
 
     def file(self, kind: str) -> Path:
         """Where results of a kind are: "results", "search", "ablations", "memory", "speed"."""
@@ -123,16 +151,14 @@ class Experiment:
         return bool(self.config["metric"] == "accuracy")
 
 
-def told(settings: Settings) -> Settings:
-    """Settings without what goes without saying, the defaults of the training: lines may be older than an option."""
-    defaults, result = asdict(TrainingSettings()), merged(settings, {})
-    result["training"] = {name: value for name, value in result["training"].items() if value != defaults[name]}
-    return result
+def complete(settings: Settings) -> Settings:
+    """The settings of a line with what it does not say."""
+    return merged({"training": UNSAID}, settings)
 
 
 def same(one: Settings, other: Settings) -> bool:
-    """Whether they say the same."""
-    return told(one) == told(other)
+    """Whether they are those of the same training."""
+    return complete(one) == complete(other)
 
 
 def merged(tables: Mapping[str, Mapping[str, Any]], changes: Mapping[str, Mapping[str, Any]]) -> Settings:

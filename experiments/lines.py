@@ -25,6 +25,22 @@ class Lines:
         self.file = file
 
     def __enter__(self) -> Lines:
+        self._open()
+        return self
+
+    def append(self, line: Line) -> None:
+        """Write a line and wait until it is on disk; also where the file was replaced meanwhile, as git and editors do."""
+        if not (self.file.exists() and os.path.samestat(self.file.stat(), os.fstat(self._handle.fileno()))):
+            self._handle.close()
+            self._open()
+        self._handle.write(json.dumps(line).encode() + b"\n")
+        self._handle.flush()
+        os.fsync(self._handle.fileno())
+
+    def __exit__(self, *error: object) -> None:
+        self._handle.close()
+
+    def _open(self) -> None:
         self.file.parent.mkdir(parents=True, exist_ok=True)
         self._handle = self.file.open("a+b")
         try:
@@ -36,13 +52,3 @@ class Lines:
             ) from None
         content = self.file.read_bytes()
         self._handle.truncate(content.rfind(b"\n") + 1)
-        return self
-
-    def append(self, line: Line) -> None:
-        """Write a line and wait until it is on disk."""
-        self._handle.write(json.dumps(line).encode() + b"\n")
-        self._handle.flush()
-        os.fsync(self._handle.fileno())
-
-    def __exit__(self, *error: object) -> None:
-        self._handle.close()

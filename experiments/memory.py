@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
+from pathlib import Path
+
+from benchmarks.memory import peak_megabytes
+from benchmarks.models import SETTINGS, training_step
 
 from .experiment import HERE, Experiment
 from .lines import Lines
-from .models import MODELS
+from .models import make_model
 from .provenance import provenance
 
 GRADIENTS = ("backsolve", "checkpoint", "backprop")  # the paper's, ours, and plain automatic differentiation
 
 
 def measure_memory(experiment: Experiment, models: list[str]) -> None:
-    """A line for each, from `benchmarks.models` in a process of its own: resident memory beyond model and path."""
+    """A line for each, measured in a process of its own."""
     with Lines(experiment.file("memory")) as lines:
-        for model in models:
-            for gradient in GRADIENTS:
-                command = [sys.executable, "-m", "benchmarks.models", experiment.config["memory"], MODELS[model][0]]
-                done = subprocess.run(
-                    [*command, gradient], cwd=HERE.parent, stdout=subprocess.PIPE, text=True, check=True
-                )
-                memory = json.loads(done.stdout.splitlines()[-1])
-                lines.append({"model": model, "gradient": gradient, "memory_mb": round(memory, 2), **provenance()})
-                print(f"{model}, {gradient}: {memory:.1f} MB", flush=True)
+        for model, gradient in itertools.product(models, GRADIENTS):
+            command = [sys.executable, "-m", "experiments.memory", experiment.name, str(experiment.config_file)]
+            done = subprocess.run([*command, model, gradient], cwd=HERE.parent, stdout=subprocess.PIPE, text=True)
+            if done.returncode:
+                raise RuntimeError(f"{model} with {gradient} failed (status {done.returncode}); the reason is above.")
+            memory = json.loads(done.stdout.splitlines()[-1])
+            lines.append({"model": model, "gradient": gradient, "memory_mb": round(memory, 2), **provenance()})
+            print(f"{model}, {gradient}: {memory:.1f} MB", flush=True)
+
+
+def memory_of_step(experiment: Experiment, model: str, gradient: str) -> float:
+    """Resident memory of a forward and backward pass of the table's model beyond model and path, in megabytes.
+
+    On random walks with as many series, rows and channels as a batch of the experiment with nothing dropped.
+    """
+    size = SETTINGS[experiment.config["memory"]]
+    settings = experiment.settings(model, {"model": {"gradient": gradient}})
+    made = make_model(model, settings, **experiment.config["shape"])
+    training_step(made, size.path(batch=2))()  # what is loaded and allocated once
+    return peak_megabytes(training_step(made, size.path()))
+
+
+if __name__ == "__main__":
+    name, config, *chosen = sys.argv[1:]
+    print(json.dumps(memory_of_step(Experiment.find(name, Path(config)), *chosen)))

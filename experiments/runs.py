@@ -52,13 +52,14 @@ def search_runs(experiment: Experiment, models: Sequence[str], runs: int | None,
 
 
 def ablation_runs(experiment: Experiment, models: Sequence[str], runs: int | None, epochs: int | None) -> list[Run]:
-    """One change of the settings at a time, with the same seeds, each on a fold of its own."""
+    """One change of the settings at a time, with the same seeds, each on a fold of its own; of what the model has."""
     ablations = experiment.config["ablations"]
     return [
         Run(model, column, seed, changed(experiment, model, change, seed, epochs))
         for seed, model, column, change in itertools.product(
             range(runs or FOLDS), models, ablations["columns"], ablations["changes"]
         )
+        if set(ablations["changes"][change].get("model", {})) <= set(experiment.settings(model)["model"])
     ]
 
 
@@ -113,7 +114,7 @@ def carry_out(
                         failures += 1
                         print(f"{run.name} failed (status {process.returncode}).", flush=True)
                         continue
-                    lines.append(line | {"at_once": workers})
+                    lines.append(line | {"at_once": min(workers, len(todo))})
                     shutil.rmtree(checkpoints / run.name, ignore_errors=True)
                     print(f"{len(todo) - left}/{len(todo)}  {_summary(run, line, experiment)}", flush=True)
         finally:

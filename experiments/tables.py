@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .experiment import Experiment, same
+from .experiment import Experiment, Settings, same
 from .lines import Line, read_lines
 from .memory import GRADIENTS
 from .models import MODELS
@@ -123,7 +123,7 @@ def costs(experiment: Experiment, runs: list[Line]) -> Table:
     machines = "; ".join(
         sorted({f"{line['at_once']} at a time on {line['machine']} ({line['kernels']})" for line in runs})
     )
-    title = f"What the {len(runs)} runs took, {machines}: {hours:.2f} hours with all their set-up. Means over runs"
+    title = f"What the {len(runs)} runs took, {machines}: {hours:.2f} hours with all their set-up but the start of Python. Means over runs"
     names = ["model", "parameters", "epochs", "s an epoch", "s a run", "CPU s a run", "peak MB of a run"]
     names += [f"s until validation {config['metric']} was the paper's, {title}" for title in config["column_titles"]]
     return Table(title, names, rows)
@@ -162,16 +162,27 @@ def speed(experiment: Experiment, lines: list[Line]) -> Table:
 
 
 def search(experiment: Experiment, lines: list[Line]) -> Table:
-    """The paper's grid, best first."""
+    """The paper's grid, best first: of the lines with its settings but for the sizes."""
     metric, sizes = f"validation_{experiment.config['metric']}", ("hidden", "width", "depth")
-    rows = []
-    for line in sorted(lines, key=lambda line: -line[metric]):
-        row = [MODELS[line["model"]][0], *(str(line["settings"]["model"].get(name, "")) for name in sizes)]
-        cap = str(line["settings"]["training"]["max_epochs"])
-        rows.append([*row, str(line["parameters"]), text(experiment, line[metric]), str(line["epochs"]), cap])
     plan = experiment.config["search"]
+
+    def but_for_sizes(settings: Settings) -> Settings:
+        return {**settings, "model": {}}
+
+    found: dict[tuple[str, ...], list[Line]] = {}
+    for line in lines:
+        cap = line["settings"]["training"]["max_epochs"]
+        planned = capped(experiment.settings(plan["model"], plan["common"]), cap)
+        if same(but_for_sizes(line["settings"]), but_for_sizes(planned)):
+            row = (MODELS[line["model"]][0], *(str(line["settings"]["model"].get(name, "")) for name in sizes))
+            found.setdefault((*row, str(line["parameters"]), str(cap)), []).append(line)
+    best = sorted(found.items(), key=lambda item: -statistics.mean(line[metric] for line in item[1]))
+    rows = [
+        [*row[:-1], spread(experiment, [line[metric] for line in own]), _mean(own, "epochs", 0), row[-1]]
+        for row, own in best
+    ]
     title = f"Search over sizes, {experiment.config['column']} {plan['column']}, {plan['what']}, best first"
-    names = ["model", *sizes, "parameters", metric.replace("_", " "), "epochs", "at most"]
+    names = ["model", *sizes, "parameters", f"{metric.replace('_', ' ')} (runs)", "epochs", "at most"]
     return Table(title, names, rows)
 
 

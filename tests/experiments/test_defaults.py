@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from experiments.lines import read_lines
 
 import neuralcde as nc
@@ -33,6 +34,15 @@ def test_a_line_a_fold_and_change_none_twice(small, tmp_path, capsys):
     assert read_lines(file) == lines
 
 
+def test_one_that_fails_does_not_stop_the_others(small, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(defaults, "CHANGES", {"bad": {"hidden": -1}, **defaults.CHANGES})
+    monkeypatch.setattr(defaults, "FOLDS", 1)
+    file = tmp_path / "defaults.jsonl"
+    assert defaults.measure(["letters"], file) == 1
+    assert {line["change"] for line in read_lines(file)} == {"nothing", "more"}
+    assert "'bad', 'fold': 0} failed: hidden" in capsys.readouterr().out
+
+
 def test_differences_are_paired(small):
     scores = {"nothing": (0.5, 0.6, 0.7), "more": (0.6, 0.6, 0.9)}
     lines = [
@@ -49,13 +59,15 @@ def test_the_page_shows_what_was_measured():
 
 
 def test_every_change_takes_effect(small):
-    for change in ({"NeuralCDE.initial_scale": 0.01}, {"time_unit": 10.0}):
+    deviation = float(torch.cat([times - times[0] for times, _ in small]).std(correction=0))
+    for change in ({"NeuralCDE.initial_scale": 0.01}, {"time_unit": 10.0}, {"time_unit": "deviation"}):
         with defaults.classifier({**change, "max_epochs": 1, "hidden": 4, "width": 4}, 0) as model:
             model.fit(small, np.arange(80) % 2)
         plain = nc.NeuralCDEClassifier(max_epochs=1, hidden=4, width=4, random_state=0).fit(small, np.arange(80) % 2)
         if "time_unit" in change:
+            scales = [m.preparation_.scaler.channel_scales_.time for m in (model, plain)]
             assert (
-                model.preparation_.scaler.channel_scales_.time == 10.0 != plain.preparation_.scaler.channel_scales_.time
+                scales[0] == (10.0 if change["time_unit"] == 10.0 else pytest.approx(deviation, rel=0.1)) != scales[1]
             )
         else:
             last, other = (list(m.module_.field.parameters())[-2].abs().mean() for m in (model, plain))

@@ -9,6 +9,8 @@ from experiments.experiment import Experiment, merged, names
 from experiments.runs import ablation_runs, changed, run_of, search_runs, table_runs
 from experiments.tables import tables
 
+from neuralcde.train import TrainingSettings
+
 NAME = "character_trajectories"
 
 
@@ -98,13 +100,36 @@ def test_a_line_older_than_an_option_had_its_default(experiment):
     assert cells(unjittered, "GRU-D")[2] == "70.0 (1)"
 
 
+def test_a_line_keeps_its_meaning_when_a_default_changes(experiment, monkeypatch):
+    (run, *_) = table_runs(experiment, ["gru_d"], 1, None)
+    old = line(run)
+    old["settings"] = merged(run.settings, {})
+    del old["settings"]["training"]["clip"]
+    assert run_of(old, "dropped").key == run.key
+    monkeypatch.setattr("experiments.experiment.TrainingSettings", lambda: TrainingSettings(clip=1.0))
+    (now, *_) = table_runs(experiment, ["gru_d"], 1, None)
+    assert now.settings["training"]["clip"] == 1.0
+    assert run_of(old, "dropped").key == run.key != now.key
+
+
 def test_search_is_sorted_by_validation_accuracy(experiment):
     runs = search_runs(experiment, ["ode_rnn", "gru_d"], None, 5)[:4]
     write(experiment, "search", [line(run, validation_accuracy=0.1 * k) for k, run in enumerate(runs)])
     (table,) = tables(experiment)
     assert [row[0] for row in table.rows] == ["GRU-D", "ODE-RNN", "GRU-D", "ODE-RNN"]
     assert table.rows[1][1:4] == ["16", "32", "2"]
-    assert table.rows[0][5:] == ["30.0", "200", "5"]
+    assert table.rows[0][5:] == ["30.0 (1)", "200", "5"]
+
+
+def test_search_shows_the_configured_training_and_means_over_seeds(experiment):
+    first, second = (run for run in search_runs(experiment, ["ode_rnn"], 2, 5) if run.settings["model"]["width"] == 48)[
+        ::6
+    ]
+    other = line(first, validation_accuracy=0.9)
+    other["settings"] = merged(first.settings, {"training": {"channel_jitter": 0.1}})
+    write(experiment, "search", [line(first, validation_accuracy=0.5), line(second, validation_accuracy=0.7), other])
+    (table,) = tables(experiment)
+    assert [row[5] for row in table.rows] == ["60.0 ± 14.1 (2)"]
 
 
 def test_ablations_are_paired_by_seed(experiment):

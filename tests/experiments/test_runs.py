@@ -162,6 +162,16 @@ def test_bad_arguments_are_named(command, tmp_path, capsys):
     assert "--runs has no effect on speed" in capsys.readouterr().err
     assert main([*command, "--variant", "none"]) == 2
     assert "--variant none is not one of unjittered, published" in capsys.readouterr().err
+    assert main([*command, "--write"]) == 2
+    assert "--write has no effect on run" in capsys.readouterr().err
+    assert main(["tables", "--out", str(tmp_path)]) == 2
+    assert "python -m experiments NAME tables --out DIR" in capsys.readouterr().err
+    assert main([*command, "--config", str(tmp_path / "none.toml")]) == 2
+    assert "none.toml" in capsys.readouterr().err
+    config = Path(command[command.index("--config") + 1]).read_text()
+    (tmp_path / "typo.toml").write_text(config.replace("\npatience", "\npatiense"))
+    assert main([*command, "--config", str(tmp_path / "typo.toml")]) == 2
+    assert "training has no option patiense; there are max_epochs" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main([NAME, "--runs", "0"])
     assert "0 is not at least 1" in capsys.readouterr().err
@@ -186,6 +196,33 @@ def test_the_plans_are_the_papers(capsys):
         == len(changes) * 2 * len(experiment.config["ablations"]["columns"])
     )
     assert {run.seed for run in ablations} == {0, 1}
+
+
+def test_lines_go_to_the_file_of_the_name_when_it_is_replaced(tmp_path):
+    file = tmp_path / "results.jsonl"
+    with Lines(file) as lines:
+        lines.append({"a": 1})
+        other = tmp_path / "other"
+        other.write_bytes(file.read_bytes())
+        other.replace(file)  # as git and editors do it
+        lines.append({"a": 2})
+        with pytest.raises(RuntimeError, match="another process is writing"), Lines(file):
+            pass
+        file.unlink()
+        lines.append({"a": 3})
+    assert read_lines(file) == [{"a": 3}]
+
+
+def test_memory_is_measured_of_the_tables_models(command, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr("experiments.memory.GRADIENTS", ("checkpoint",))
+    assert main([*command, "memory", "--model", "gru_d"]) == 0
+    (line,) = read_lines(tmp_path / "out" / "memory.jsonl")
+    assert (line["model"], line["gradient"]) == ("gru_d", "checkpoint")
+    assert 0 < line["memory_mb"] < 50
+    config = Path(command[command.index("--config") + 1]).read_text()
+    (tmp_path / "none.toml").write_text(config.replace('variant = "paper"', 'variant = "none"'))
+    assert main([*command, "memory", "--model", "gru_ode", "--config", str(tmp_path / "none.toml")]) == 2
+    assert "gru_ode with checkpoint failed" in capfd.readouterr().err
 
 
 def test_one_writer_at_a_time_and_half_a_line_is_cut_off(tmp_path):

@@ -131,6 +131,12 @@ def test_resuming_with_other_settings_is_refused(tmp_path):
     save_state(tmp_path / "checkpoint.pt", kept)
     with pytest.raises(ValueError, match="cannot resume: channel_jitter differ"):
         fitted(SETTINGS, folder=tmp_path, resume=True)
+    settings = replace(SETTINGS, channel_jitter=0.0)
+    fitted(replace(settings, max_epochs=1), folder=tmp_path)
+    kept = load_state(tmp_path / "checkpoint.pt")
+    del kept["settings"]["channel_jitter"]
+    save_state(tmp_path / "checkpoint.pt", kept)
+    assert same_weights(fitted(settings, folder=tmp_path, resume=True)[0], fitted(settings)[0])
     (tmp_path / "checkpoint.pt").write_bytes(b"nonsense")
     with pytest.raises(ValueError, match="is damaged"):
         fitted(SETTINGS, folder=tmp_path, resume=True)

@@ -69,7 +69,8 @@ def train(
     if kept is not None:
         if kept.pop("fingerprint") != fingerprint:
             raise ValueError(
-                "cannot resume: data, targets, path or model differ from the run that is to go on; use resume=False."
+                "cannot resume: data, targets, path or model differ from the run that is to go on; use resume=False, "
+                f"or delete {file}."
             )
         state.restore(kept)
     result, first = state.result, len(state.result.history)
