@@ -59,7 +59,7 @@ def test_the_page_shows_what_was_measured():
 
 
 def test_every_change_takes_effect(small):
-    deviation = float(torch.cat([times - times[0] for times, _ in small]).std(correction=0))
+    deviation = float(torch.cat([one.times - one.times[0] for one in small]).std(correction=0))
     for change in ({"NeuralCDE.initial_scale": 0.01}, {"time_unit": 10.0}, {"time_unit": "deviation"}):
         with defaults.classifier({**change, "max_epochs": 1, "hidden": 4, "width": 4}, 0) as model:
             model.fit(small, np.arange(80) % 2)

@@ -147,6 +147,7 @@ def test_the_command_line_under_torchrun(tmp_path):
 def test_ctrl_c_of_one_process_stops_all_at_the_same_batch(tmp_path):
     script = """
         import os, signal, sys
+        from pathlib import Path
         import numpy as np, torch, neuralcde as nc
         from neuralcde.tasks import BinaryTask
         torch.set_num_threads(1)
@@ -161,9 +162,14 @@ def test_ctrl_c_of_one_process_stops_all_at_the_same_batch(tmp_path):
         BinaryTask.loss = counted
         clf = nc.NeuralCDEClassifier(hidden=4, width=4, max_epochs=1000, patience=None, batch_size=16, random_state=0)
         clf.fit(X, (X[:, -1] > 0).astype(int))
-        open(os.path.join(sys.argv[1], rank), "w").write(f"{clf.interrupted_} {len(clf.history_)}")
+        (Path(sys.argv[1]) / rank).write_text(f"{clf.interrupted_} {len(clf.history_)}")
+        torch.distributed.destroy_process_group()
+        threads = [file.read_text() for file in Path("/proc/self/task").glob("*/comm")]
+        (Path(sys.argv[1]) / f"threads{rank}").write_text("".join(threads))
     """
     run_together(script, tmp_path)
     first, second = ((tmp_path / rank).read_text() for rank in "01")
     assert first == second
     assert first.startswith("True")
+    for rank in "01":  # a thread that is left when Python ends may abort the process
+        assert "gloo" not in (tmp_path / f"threads{rank}").read_text()

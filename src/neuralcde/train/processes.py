@@ -10,6 +10,7 @@ import atexit
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, TypeVar
 
 import torch
@@ -43,8 +44,11 @@ class Processes:
                 return cls()
             if torch.cuda.is_available():
                 torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+            # Imported later, as optimizers do, its functions would keep the group for their defaults, and gloo's threads with it:
+            # one that then gives back a tensor while Python ends aborts the process.
+            import_module("torch.distributed.nn.functional")
             distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-            atexit.register(distributed.destroy_process_group)
+            atexit.register(_leave)
         return cls(distributed.get_rank(), distributed.get_world_size())
 
     @property
@@ -96,6 +100,11 @@ class Processes:
         if self.size > 1:
             for value in model.state_dict().values():
                 distributed.broadcast(value, 0)
+
+
+def _leave() -> None:
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 def _device() -> torch.device:
