@@ -78,12 +78,15 @@ def _run(experiment: Experiment, models: list[str], given: argparse.Namespace) -
 
 def _check_options(given: argparse.Namespace) -> None:
     """Complain of options that would have no effect; but for the tables of one experiment, which `make reproduce` passes all of its own."""
-    if given.name == "tables" and (given.out or given.config or given.action != "run"):
-        raise ValueError(
-            "`tables` alone shows the recorded results of all experiments; for another folder or configuration: "
-            "python -m experiments NAME tables --out DIR."
-        )
-    if "tables" in (given.name, given.action):
+    if given.name == "tables":
+        others = ("out", "config", "model", "runs", "epochs", "only", "variant")
+        if given.action != "run" or any(getattr(given, name) for name in others):
+            raise ValueError(
+                "`tables` alone shows the recorded results of all experiments and takes no option but --write; for another folder "
+                "or configuration: python -m experiments NAME tables --out DIR."
+            )
+        return
+    if given.action == "tables":
         return
     of_runs = {name: list(RUNS) for name in ("runs", "epochs", "only")}
     for name, actions in {"model": [*RUNS, "memory"], **of_runs, "variant": ["run"], "write": ["tables"]}.items():

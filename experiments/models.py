@@ -54,7 +54,7 @@ def matched(experiment: Experiment, name: str, like: Settings) -> Settings:
     """
     shape, size = experiment.config["shape"], like["model"]
     most = parameters(make_model(experiment.config["search"]["model"], like, **shape))
-    own = merged(experiment.settings(name), {"training": like["training"]})
+    own = merged(experiment.settings(name, experiment.config["search"]["common"]), {"training": like["training"]})
     best = None
     for hidden in itertools.count(1):
         sizes = {"hidden": hidden}

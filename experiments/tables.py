@@ -57,7 +57,7 @@ def main_table(experiment: Experiment) -> Table | None:
     table = scores(experiment, config["title"], runs)
     measured = {(line["model"], line["gradient"]): line["memory_mb"] for line in read_lines(experiment.file("memory"))}
     for model, row in zip(config["paper"], table.rows, strict=True):
-        ours = measured.get((model, "checkpoint"))
+        ours = measured.get((model, config["settings"]["model"]["gradient"]))
         row += [str(config["paper"][model]["memory_mb"]), "" if ours is None else f"{ours:.1f}"]
     boosted = {
         line[config["column"]]: text(experiment, line[f"test_{metric}"])
@@ -114,6 +114,7 @@ def costs(experiment: Experiment, runs: list[Line]) -> Table:
         row = [MODELS[model][0], ", ".join(sorted({str(line["parameters"]) for line in own}))]
         row += [_mean(own, "epochs", 0), _mean(own, "seconds_per_epoch", 2), _mean(own, "seconds", 0)]
         row += [_mean(own, "cpu_seconds", 0), _mean(own, "peak_memory_mb", 1)]
+        row.append(str(sum(line["epochs"] == line["settings"]["training"]["max_epochs"] for line in own)))
         for value in config["columns"]:
             cell = _cell(experiment, runs, model, value)
             there = [line for line in cell if line["seconds_to_paper"] is not None]
@@ -125,6 +126,7 @@ def costs(experiment: Experiment, runs: list[Line]) -> Table:
     )
     title = f"What the {len(runs)} runs took, {machines}: {hours:.2f} hours with all their set-up but the start of Python. Means over runs"
     names = ["model", "parameters", "epochs", "s an epoch", "s a run", "CPU s a run", "peak MB of a run"]
+    names.append("runs that went on to the last epoch allowed")
     names += [f"s until validation {config['metric']} was the paper's, {title}" for title in config["column_titles"]]
     return Table(title, names, rows)
 
@@ -155,24 +157,24 @@ def speed(experiment: Experiment, lines: list[Line]) -> Table:
             rows.append([title, *row])
     about = lines[-1]
     title = (
-        f"Neural CDE and torchcde {about['torchcde']} (rk4, unit steps, adjoint): seconds a training epoch, mean over "
-        f"{about['epochs']} whole ones, step by step in turns, {about['threads']} thread(s), {about['machine']}, {about['date']}"
+        f"Neural CDE and torchcde {about['torchcde']} (rk4, unit steps, adjoint): seconds an epoch of forward and "
+        f"backward passes and steps of Adam, mean over {about['epochs']} whole ones, step by step in turns, {about['threads']} thread(s), {about['machine']}, {about['date']}"
     )
     return Table(title, ["", "torchcde", "ours", "times faster", "ours, knot to knot", "times faster"], rows)
 
 
 def search(experiment: Experiment, lines: list[Line]) -> Table:
-    """The paper's grid, best first: of the lines with its settings but for the sizes."""
+    """The paper's grid, best first: of the lines with its column and its settings but for the sizes."""
     metric, sizes = f"validation_{experiment.config['metric']}", ("hidden", "width", "depth")
     plan = experiment.config["search"]
 
     def but_for_sizes(settings: Settings) -> Settings:
-        return {**settings, "model": {}}
+        return {**settings, "model": {name: value for name, value in settings["model"].items() if name not in sizes}}
 
     found: dict[tuple[str, ...], list[Line]] = {}
-    for line in lines:
+    for line in (line for line in lines if line[experiment.config["column"]] == plan["column"]):
         cap = line["settings"]["training"]["max_epochs"]
-        planned = capped(experiment.settings(plan["model"], plan["common"]), cap)
+        planned = capped(experiment.settings(line["model"], plan["common"]), cap)
         if same(but_for_sizes(line["settings"]), but_for_sizes(planned)):
             row = (MODELS[line["model"]][0], *(str(line["settings"]["model"].get(name, "")) for name in sizes))
             found.setdefault((*row, str(line["parameters"]), str(cap)), []).append(line)

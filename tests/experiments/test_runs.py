@@ -164,8 +164,9 @@ def test_bad_arguments_are_named(command, tmp_path, capsys):
     assert "--variant none is not one of unjittered, published" in capsys.readouterr().err
     assert main([*command, "--write"]) == 2
     assert "--write has no effect on run" in capsys.readouterr().err
-    assert main(["tables", "--out", str(tmp_path)]) == 2
-    assert "python -m experiments NAME tables --out DIR" in capsys.readouterr().err
+    for option in (["--out", str(tmp_path)], ["--model", "gru_d"]):
+        assert main(["tables", *option]) == 2
+        assert "python -m experiments NAME tables --out DIR" in capsys.readouterr().err
     assert main([*command, "--config", str(tmp_path / "none.toml")]) == 2
     assert "none.toml" in capsys.readouterr().err
     config = Path(command[command.index("--config") + 1]).read_text()
@@ -215,10 +216,13 @@ def test_lines_go_to_the_file_of_the_name_when_it_is_replaced(tmp_path):
 
 def test_memory_is_measured_of_the_tables_models(command, tmp_path, monkeypatch, capfd):
     monkeypatch.setattr("experiments.memory.GRADIENTS", ("checkpoint",))
+    monkeypatch.setattr("experiments.memory.PROCESSES", 3)
     assert main([*command, "memory", "--model", "gru_d"]) == 0
     (line,) = read_lines(tmp_path / "out" / "memory.jsonl")
     assert (line["model"], line["gradient"]) == ("gru_d", "checkpoint")
     assert 0 < line["memory_mb"] < 50
+    assert line["memory_mb"] == sorted(line["memory_mb_of_processes"])[1]
+    assert (line["parameters"], line["settings"]["model"]["gradient"]) == (8627 - 16 * 48, "checkpoint")  # four letters
     config = Path(command[command.index("--config") + 1]).read_text()
     (tmp_path / "none.toml").write_text(config.replace('variant = "paper"', 'variant = "none"'))
     assert main([*command, "memory", "--model", "gru_ode", "--config", str(tmp_path / "none.toml")]) == 2
