@@ -43,7 +43,7 @@ def _in_a_process(experiment: Experiment, model: str, gradient: str) -> Line:
 
 
 def memory_of_step(experiment: Experiment, model: str, gradient: str) -> Line:
-    """Resident memory of a forward and backward pass of the table's model beyond model and path, in megabytes.
+    """What is in its line: resident memory of a forward and backward pass of the table's model beyond model and path, in megabytes.
 
     On random walks with as many series, rows and channels as a batch of the experiment with nothing dropped.
     """
