@@ -197,23 +197,6 @@ class Solver {
                     at(state.data(), h, j) = lane[j].series < 0 ? Real(0) : p.initial[lane[j].series * hidden + h];
         }
 
-        // Rows of `features` numbers, one a lane, as features of the tile; a null row counts as zeros.
-        void gather(const Real* const* rows, int features, V* to) {
-            int f = 0;
-            for (; f + lanes <= features; f += lanes)
-                for (int v = 0; v < registers; ++v) {
-                    V square[lanes];
-                    for (int j = 0; j < lanes; ++j) {
-                        const Real* row = rows[v * lanes + j];
-                        square[j] = row ? load(row + f) : V{};
-                    }
-                    transpose<Real>(square);
-                    for (int j = 0; j < lanes; ++j) to[(f + j) * registers + v] = square[j];
-                }
-            for (; f < features; ++f)
-                for (int j = 0; j < width; ++j) at(to, f, j) = rows[j] ? rows[j][f] : Real(0);
-        }
-
         V* checkpoint(int64_t tile, int64_t e) {
             const int64_t size = static_cast<int64_t>(hidden) * registers;
             return reinterpret_cast<V*>(p.checkpoints) + (solver.first_checkpoint[tile] + e / p.every) * size;
@@ -284,7 +267,7 @@ class Solver {
             }
             if (!any) return false;
             std::copy(before, before + static_cast<size_t>(hidden) * registers, jump_work.data());
-            gather(rows, static_cast<int>(p.row_features), jump_work.data() + static_cast<size_t>(hidden) * registers);
+            T::gather(rows, static_cast<int>(p.row_features), jump_work.data() + static_cast<size_t>(hidden) * registers);
             return true;
         }
 
@@ -348,7 +331,7 @@ class Solver {
                 any |= moves;
             }
             if (!any) return false;
-            if (p.flow.input) gather(lane_coefficients.data(), static_cast<int>(p.powers * p.channels), pieces.data());
+            if (p.flow.input) T::gather(lane_coefficients.data(), static_cast<int>(p.powers * p.channels), pieces.data());
             return true;
         }
 
@@ -473,9 +456,35 @@ void solve(const Problem<Real>& problem, bool backward) {
     }
 }
 
+// A lane per row: what a row gives depends on nothing but the row, whatever the others are.
+template <class Real>
+void evaluate(const RowBatch<Real>& batch) {
+    using T = Tile<Real, 1>;
+    const Prepared<Real, 1> program(batch.program, 0, false);
+    const int64_t tiles = (batch.rows + T::width - 1) / T::width;
+    const int64_t fewest_tiles = 8;  // for which a thread is worth its start
+    const int64_t shares = std::max<int64_t>(1, std::min<int64_t>(batch.threads, tiles / fewest_tiles));
+    parallel(shares, [&](int64_t share) {
+        Aligned<Vector<Real>> work(program.workspace());
+        const Real* lanes_in[T::width];
+        for (int64_t tile = share; tile < tiles; tile += shares) {
+            const int64_t first = tile * T::width, count = std::min<int64_t>(T::width, batch.rows - first);
+            for (int64_t j = 0; j < T::width; ++j)
+                lanes_in[j] = j < count ? batch.in + (first + j) * batch.inputs : nullptr;
+            T::gather(lanes_in, static_cast<int>(batch.inputs), work.data());
+            program.evaluate(work.data());
+            const Real* found = reinterpret_cast<const Real*>(work.data() + batch.program.output);
+            for (int64_t j = 0; j < count; ++j)
+                for (int64_t k = 0; k < batch.outputs; ++k)
+                    batch.out[(first + j) * batch.outputs + k] = found[k * T::width + j];
+        }
+    });
+}
+
 template <class Real>
 constexpr Engine<Real> engine{lane_count<Real>, [](const Problem<Real>& p) { solve(p, false); },
-                              [](const Problem<Real>& p) { solve(p, true); }};
+                              [](const Problem<Real>& p) { solve(p, true); },
+                              [](const RowBatch<Real>& batch) { evaluate(batch); }};
 
 }  // namespace
 

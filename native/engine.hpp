@@ -62,6 +62,8 @@ struct Program {
 };
 
 constexpr int most_stages = 16;
+constexpr int most_features = 1 << 24;    // of a workspace: 1 GB per stage for 16 lanes of float
+constexpr int most_parameters = 1 << 24;  // of a program
 
 // An explicit Runge-Kutta method: a is stages x stages, row by row.
 struct Tableau {
@@ -105,11 +107,22 @@ struct Problem {
     Real* row_gradient = nullptr;          // or null: not wanted
 };
 
+// A program to be evaluated on rows of inputs, which fill its workspace from feature 0 on.
+template <class Real>
+struct RowBatch {
+    Program<Real> program;
+    int64_t rows = 0, inputs = 0, outputs = 0;
+    const Real* in = nullptr;  // (rows, inputs)
+    Real* out = nullptr;       // (rows, outputs)
+    int threads = 1;
+};
+
 template <class Real>
 struct Engine {
     int lanes;  // series in a register
     void (*forward)(const Problem<Real>&);
     void (*backward)(const Problem<Real>&);
+    void (*evaluate)(const RowBatch<Real>&);
 };
 
 }  // namespace neuralcde

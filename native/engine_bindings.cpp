@@ -34,14 +34,15 @@ ProgramSpec make_program(Array<const int64_t, 2> ops, Array<const double, 2> num
     require(ops.shape(0) > 0, "a program needs operations");
     require(ops.shape(1) == 10 && numbers.shape(1) == 2 && ops.shape(0) == numbers.shape(0),
             "ops must have ten columns and numbers two");
-    require(features > 0 && features < (1 << 24) && input >= 0 && input <= features && output >= 0 && output <= features,
+    require(features > 0 && features <= most_features && input >= 0 && input <= features && output >= 0 && output <= features,
             "features, input or output out of range");
     ProgramSpec spec{{}, features, input, output};
     for (size_t k = 0; k < ops.shape(0); ++k) {
         const int64_t* v = ops.data() + k * 10;
         require(v[0] >= 0 && v[0] <= static_cast<int>(Code::outer), "unknown code");
         require(v[1] >= 0 && v[1] <= static_cast<int>(Function::decay), "unknown function");
-        for (int i = 2; i < 9; ++i) require(v[i] >= -1 && v[i] <= features, "an operand is out of range");
+        for (int i = 2; i < 7; ++i) require(v[i] >= -1 && v[i] <= features, "an operand is out of range");
+        for (int i = 7; i < 9; ++i) require(v[i] >= -1 && v[i] <= most_parameters, "a parameter is out of range");
         Op op{static_cast<Code>(v[0]), static_cast<Function>(v[1]), int(v[2]), int(v[3]), int(v[4]), int(v[5]),
               int(v[6]),               int(v[7]),                   int(v[8]), v[9] != 0, 0,         0};
         op.scale = numbers.data()[2 * k], op.shift = numbers.data()[2 * k + 1];
@@ -96,7 +97,8 @@ void set_gradients(Program<Real>& program, const OutArrays<Real>& gradients) {
 using Integers = std::optional<Array<const int64_t, 1>>;
 using Numbers = std::optional<Array<const double, 1>>;
 
-// A problem that was checked, with the arrays it points to.
+// A problem that was checked, with the arrays it points to. Nothing in it changes after construction: every call works on
+// a copy of the problem, with outputs and checkpoints of its own, so that threads may share a solve.
 template <class Real>
 class Solve {
   public:
@@ -104,10 +106,10 @@ class Solve {
           bool controlled, Array<const double, 2> a, Array<const double, 1> b, Array<const double, 1> c,
           Array<const Real, 2> initial, Array<const Real, 3> coefficients, Array<const Real, 2> row_inputs,
           Array<const int64_t, 1> event_offsets, Integers piece, Numbers from, Numbers step, Numbers duration,
-          Integers jump_row, Numbers time, Array<const int64_t, 1> order, Array<const int64_t, 1> saved_offsets, Array<const int64_t, 1> saved_event,
-          int64_t every, Array<Real, 1> checkpoints, int registers, int threads)
+          Integers jump_row, Numbers time, Array<const int64_t, 1> order, Array<const int64_t, 1> saved_offsets,
+          Array<const int64_t, 1> saved_event, int64_t every, int registers, int threads)
         : held(std::make_tuple(flow_values, jump_values, initial, coefficients, row_inputs, event_offsets, piece, from, step,
-                               duration, jump_row, time, order, saved_offsets, saved_event, checkpoints)) {
+                               duration, jump_row, time, order, saved_offsets, saved_event)) {
         p.series = initial.shape(0), p.hidden = initial.shape(1);
         p.powers = coefficients.shape(1), p.channels = coefficients.shape(2), p.row_features = row_inputs.shape(1);
         p.flow = assemble<Real>(flow, flow_values, p.hidden);
@@ -139,49 +141,55 @@ class Solve {
         every = std::min(every, most);  // more events between checkpoints than there are is one checkpoint a series
         p.registers = registers, p.threads = threads, p.every = every;
         const int64_t width = level.lanes * registers;
-        int64_t kept = 0;
         for (int64_t i = 0; i < p.series && every; i += width) {
             const int64_t s = order.data()[i];
-            kept += (event_offsets.data()[s + 1] - event_offsets.data()[s] + every - 1) / every;
+            checkpoint_size += (event_offsets.data()[s + 1] - event_offsets.data()[s] + every - 1) / every * width * p.hidden;
         }
-        require(static_cast<int64_t>(checkpoints.shape(0)) == kept * width * p.hidden, "checkpoints have the wrong size");
-        require(reinterpret_cast<uintptr_t>(checkpoints.data()) % 64 == 0, "checkpoints must be aligned to 64 bytes");
 
         p.initial = initial.data(), p.coefficients = coefficients.data(), p.row_inputs = row_inputs.data();
         auto pointer = [](const auto& array) { return array ? array->data() : nullptr; };
         p.event_offsets = event_offsets.data(), p.piece = pointer(piece), p.from = pointer(from), p.step = pointer(step);
         p.duration = pointer(duration), p.jump_row = pointer(jump_row), p.time = pointer(time), p.order = order.data();
         p.saved_offsets = saved_offsets.data(), p.saved_event = saved_event.data();
-        p.checkpoints = checkpoints.data();
     }
 
-    void forward(Array<Real, 2> saved, Array<int64_t, 1> failed_event) {
+    void forward(Array<Real, 2> saved, Array<int64_t, 1> failed_event, Array<Real, 1> checkpoints) const {
         check_saved(saved.shape(0), saved.shape(1));
-        require(static_cast<int64_t>(failed_event.shape(0)) == p.series, "failed_event must have one number a series");
-        p.saved = saved.data(), p.failed_event = failed_event.data();
-        run(level.forward);
+        check_checkpoints(checkpoints.shape(0), checkpoints.data());
+        require(static_cast<int64_t>(failed_event.shape(0)) == p.series, "failed_event must have one number per series");
+        Problem<Real> call = p;
+        call.saved = saved.data(), call.failed_event = failed_event.data(), call.checkpoints = checkpoints.data();
+        run(level.forward, call);
     }
 
-    void backward(Array<const Real, 2> saved_gradient, OutArrays<Real> flow_gradients, OutArrays<Real> jump_gradients,
-                  Array<Real, 2> initial_gradient, std::optional<Array<Real, 3>> coefficient_gradient,
-                  std::optional<Array<Real, 2>> row_gradient) {
+    void backward(Array<const Real, 1> checkpoints, Array<const Real, 2> saved_gradient, OutArrays<Real> flow_gradients,
+                  OutArrays<Real> jump_gradients, Array<Real, 2> initial_gradient,
+                  std::optional<Array<Real, 3>> coefficient_gradient, std::optional<Array<Real, 2>> row_gradient) const {
         require(p.every > 0, "backward needs checkpoints");
         check_saved(saved_gradient.shape(0), saved_gradient.shape(1));
-        set_gradients(p.flow, flow_gradients);
-        set_gradients(p.jump, jump_gradients);
+        check_checkpoints(checkpoints.shape(0), checkpoints.data());
+        Problem<Real> call = p;
+        call.checkpoints = const_cast<Real*>(checkpoints.data());  // only read on the way back
+        set_gradients(call.flow, flow_gradients);
+        set_gradients(call.jump, jump_gradients);
         require(static_cast<int64_t>(initial_gradient.size()) == p.series * p.hidden,
                 "initial_gradient must have the shape of initial");
         require(!coefficient_gradient || coefficient_gradient->size() == std::get<3>(held).size(),
                 "coefficient_gradient must have the shape of coefficients");
         require(!row_gradient || row_gradient->size() == std::get<4>(held).size(),
                 "row_gradient must have the shape of row_inputs");
-        p.saved_gradient = saved_gradient.data(), p.initial_gradient = initial_gradient.data();
-        p.coefficient_gradient = coefficient_gradient ? coefficient_gradient->data() : nullptr;
-        p.row_gradient = row_gradient ? row_gradient->data() : nullptr;
-        run(level.backward);
+        call.saved_gradient = saved_gradient.data(), call.initial_gradient = initial_gradient.data();
+        call.coefficient_gradient = coefficient_gradient ? coefficient_gradient->data() : nullptr;
+        call.row_gradient = row_gradient ? row_gradient->data() : nullptr;
+        run(level.backward, call);
     }
 
   private:
+    void check_checkpoints(size_t size, const Real* data) const {
+        require(static_cast<int64_t>(size) == checkpoint_size, "checkpoints have the wrong size");
+        require(reinterpret_cast<uintptr_t>(data) % 64 == 0, "checkpoints must be aligned to 64 bytes");
+    }
+
     void check_saved(size_t rows, size_t columns) const {
         require(static_cast<int64_t>(rows) == p.saved_offsets[p.series] && static_cast<int64_t>(columns) == p.hidden,
                 "saved states must have shape (saved events, hidden)");
@@ -234,28 +242,43 @@ class Solve {
         }
     }
 
-    void run(void (*engine)(const Problem<Real>&)) {
+    static void run(void (*engine)(const Problem<Real>&), Problem<Real>& call) {
         bool interrupted = false;
-        p.interrupted = [&interrupted] {
+        call.interrupted = [&interrupted] {
             nb::gil_scoped_acquire acquire;
             interrupted = PyErr_CheckSignals() != 0;
             return interrupted;
         };
         {
             nb::gil_scoped_release release;
-            engine(p);
+            engine(call);
         }
-        p.interrupted = nullptr;
         if (interrupted) throw nb::python_error();
     }
 
     std::tuple<Arrays<Real>, Arrays<Real>, Array<const Real, 2>, Array<const Real, 3>, Array<const Real, 2>,
                Array<const int64_t, 1>, Integers, Numbers, Numbers, Numbers, Integers, Numbers, Array<const int64_t, 1>,
-               Array<const int64_t, 1>, Array<const int64_t, 1>, Array<Real, 1>>
+               Array<const int64_t, 1>, Array<const int64_t, 1>>
         held;
     const Engine<Real>& level = engine<Real>();  // of the whole life of a solve: its checkpoints are laid out for it
+    int64_t checkpoint_size = 0;
     Problem<Real> p;
 };
+
+// A program applied to every row of a matrix, each by itself: inputs (rows, features), results (rows, outputs).
+template <class Real>
+void evaluate_rows(const ProgramSpec& spec, Arrays<Real> values, Array<const Real, 2> inputs, Array<Real, 2> results,
+                   int threads) {
+    RowBatch<Real> batch;
+    batch.program = assemble<Real>(&spec, values, 0);
+    batch.rows = inputs.shape(0), batch.inputs = inputs.shape(1), batch.outputs = results.shape(1);
+    require(batch.inputs <= spec.features && spec.output + batch.outputs <= spec.features,
+            "inputs and results must fit the workspace");
+    require(static_cast<int64_t>(results.shape(0)) == batch.rows, "one result per row");
+    batch.in = inputs.data(), batch.out = results.data(), batch.threads = threads;
+    nb::gil_scoped_release release;
+    engine<Real>().evaluate(batch);
+}
 
 template <class Real>
 void bind_solve(nb::module_& m, const char* name) {
@@ -267,12 +290,11 @@ void bind_solve(nb::module_& m, const char* name) {
     nb::class_<S>(m, name, "One batch of trajectories.")
         .def(nb::init<const ProgramSpec*, Arrays<Real>, const ProgramSpec*, Arrays<Real>, bool, Array<const double, 2>, D, D,
                       Array<const Real, 2>, Array<const Real, 3>, Array<const Real, 2>, I, Integers, Numbers, Numbers,
-                      Numbers, Integers, Numbers, I, I, I, int64_t, Array<Real, 1>, int, int>(),
+                      Numbers, Integers, Numbers, I, I, I, int64_t, int, int>(),
              nb::arg().none(), exact, nb::arg().none(), exact, nb::arg(), exact, exact, exact, exact, exact, exact, exact,
-             maybe, maybe, maybe, maybe, maybe, maybe, exact, exact, exact, nb::arg(), exact, nb::arg(), nb::arg())
-        .def("forward", &S::forward, exact, exact)
-        .def("backward", &S::backward, exact, exact, exact, exact, nb::arg().noconvert().none(),
-             nb::arg().noconvert().none());
+             maybe, maybe, maybe, maybe, maybe, maybe, exact, exact, exact, nb::arg(), nb::arg(), nb::arg())
+        .def("forward", &S::forward, exact, exact, exact)
+        .def("backward", &S::backward, exact, exact, exact, exact, exact, maybe, maybe);
 }
 
 }  // namespace
@@ -284,6 +306,10 @@ void bind_engine(nb::module_& m) {
                 int output) { new (self) ProgramSpec(make_program(ops, numbers, features, input, output)); });
     m.def("lanes", [](int bytes) { return bytes == 4 ? engine<float>().lanes : engine<double>().lanes; }, "bytes"_a,
           "Series in a register, for numbers of 4 or 8 bytes.");
+    m.attr("MOST_FEATURES") = most_features;
+    const auto exact = nb::arg().noconvert();
+    m.def("evaluate_rows32", &evaluate_rows<float>, nb::arg(), exact, exact, exact, nb::arg(), "A program on every row.");
+    m.def("evaluate_rows64", &evaluate_rows<double>, nb::arg(), exact, exact, exact, nb::arg(), "A program on every row.");
     bind_solve<float>(m, "Solve32");
     bind_solve<double>(m, "Solve64");
 }

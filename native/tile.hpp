@@ -142,6 +142,24 @@ struct Tile {
         });
     }
 
+    // Rows of `features` numbers, one per lane, as features of the tile; a null row counts as zeros.
+    static void gather(const Real* const* rows, int features, V* to) {
+        int f = 0;
+        for (; f + lanes <= features; f += lanes)
+            for (int v = 0; v < registers; ++v) {
+                V square[lanes];
+                for (int j = 0; j < lanes; ++j) {
+                    const Real* row = rows[v * lanes + j];
+                    square[j] = row ? load(row + f) : V{};
+                }
+                transpose<Real>(square);
+                for (int j = 0; j < lanes; ++j) to[(f + j) * registers + v] = square[j];
+            }
+        for (; f < features; ++f)
+            for (int j = 0; j < width; ++j)
+                reinterpret_cast<Real*>(to)[f * width + j] = rows[j] ? rows[j][f] : Real(0);
+    }
+
     static int64_t padded(int64_t inputs) { return (inputs + lanes - 1) / lanes * lanes; }
 
     // Rows of lanes to rows of features: (features, width) becomes (width, padded features).

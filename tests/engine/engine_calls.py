@@ -67,7 +67,6 @@ class EngineCall:
             ),
             "saved_event": torch.from_numpy(np.concatenate([np.zeros(0, dtype=np.int64), *saved])),
             "every": every,
-            "checkpoints": torch.empty(kept * width * int(hidden), dtype=self.real),
             "registers": registers,
             "threads": int(rng.choice([-5, 0, 1, 2, 100])),
         }
@@ -75,8 +74,10 @@ class EngineCall:
         self.forward = {
             "saved": torch.zeros(count, hidden, dtype=self.real),
             "failed_event": torch.full((int(series),), -1, dtype=torch.int64),
+            "checkpoints": torch.empty(kept * width * int(hidden), dtype=self.real),
         }
         self.backward = {
+            "checkpoints": self.forward["checkpoints"],
             "saved_gradient": self.randn(count, hidden),
             "flow_gradients": [torch.zeros_like(p) for p in self.solve["flow_values"]],
             "jump_gradients": [torch.zeros_like(p) for p in self.solve["jump_values"]],
@@ -216,7 +217,8 @@ def few_checkpoints():
     call = whole_call()
     width = kernels.lanes(4 if call.real == torch.float32 else 8) * call.solve["registers"]
     tiles = -(-len(call.solve["initial"]) // width)
-    call.solve["checkpoints"] = torch.empty(tiles * width * call.solve["initial"].shape[1], dtype=call.real)
+    room = torch.empty(tiles * width * call.solve["initial"].shape[1], dtype=call.real)
+    call.forward["checkpoints"] = call.backward["checkpoints"] = room
     for every in (2**40, 2**62, 2**63 - 1):
         call.solve["every"] = every
         call()

@@ -49,6 +49,23 @@ def test_alone_or_in_a_batch(dtype, flow, activation):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("flow", ["cde", "driven", "autonomous"])
+@pytest.mark.parametrize("solver", ["dopri5", "tsit5"])
+def test_adaptive_steps_alone_or_in_a_batch(dtype, flow, solver):
+    """The same steps, accepted and rejected, and the same states at their ends."""
+    path, z0, moves, jump = batch(dtype, flow=flow)
+    steps = nc.Adaptive(rtol=1e-3, atol=1e-5)
+    together = solve(path, z0, flow=moves, jump=jump, steps=steps, solver=solver)
+    for i in range(len(path)):
+        alone = solve(
+            path[i], z0[i : i + 1], flow=moves, jump=part_of(jump, path, [i]), steps=steps, solver=solver
+        )
+        for name in ("accepted", "rejected", "evaluations"):
+            assert getattr(alone.stats, name).item() == getattr(together.stats, name)[i]
+        assert torch.equal(alone.last, together.last[i : i + 1])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_in_any_order(dtype):
     path, z0, flow, jump = batch(dtype)
     order = torch.randperm(len(path), generator=torch.Generator().manual_seed(0))

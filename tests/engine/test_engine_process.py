@@ -179,3 +179,34 @@ def test_without_kernels_the_plain_loop_runs(monkeypatch):
     without = solve(path, z0, flow=flow)
     assert without.stats.engine == "torch: no native kernels"
     torch.testing.assert_close(without.last, with_kernels.last, rtol=1e-10, atol=1e-10)
+
+
+def test_threads_share_one_graph():
+    """200 backward passes of one solve from two threads at once, in a process of its own: a crash is a failed test."""
+    done = fresh_python(
+        SETUP
+        + """
+    torch.manual_seed(0)
+    path = some_path(57, scheme="linear", count=64, rows=(200, 200), dtype=torch.float32)
+    z0 = torch.randn(64, 5, requires_grad=True)
+    solution = nc.solve_cde(path, nc.MLPField(path.channels, 5), z0)
+    assert solution.stats.engine.startswith("native")
+    loss = solution.last.square().sum()
+    (expected,) = torch.autograd.grad(loss, z0, retain_graph=True)
+    right, start = [], threading.Barrier(2)
+    def work():
+        start.wait()
+        for _ in range(100):
+            (found,) = torch.autograd.grad(loss, z0, retain_graph=True)
+            right.append(torch.equal(found, expected))
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print(len(right), all(right))
+    """,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["200", "True"]

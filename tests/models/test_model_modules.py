@@ -73,8 +73,8 @@ def test_modes_change_nothing(kind, engine):
     model = make(kind, path.channels, static=2, dtype=torch.float32)
     training = model.train()(path)
     assert torch.equal(model.eval()(path), training)
-    with torch.no_grad():
-        assert torch.equal(model(path), training)
+    with torch.no_grad():  # the layers around the solve then run row by row, and round in another order
+        torch.testing.assert_close(model(path), training, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("output", ["mean", "times"])

@@ -6,7 +6,7 @@ from closed_forms import CLOSED_FORMS
 
 import neuralcde as nc
 from neuralcde.solve import Flow, Jump, SolveError, Status, solve, solvers
-from neuralcde.solve.adaptive import adaptive_grid
+from neuralcde.solve.adaptive import Evaluations, adaptive_grid
 from ragged_cases import random_series
 from solve_cases import Case, largest_difference, mlp, smooth_path, some_flow, some_jump, some_path, states
 
@@ -38,7 +38,8 @@ def test_steps_end_at_knots_and_values_are_those_of_their_grid():
     """What is found is a fixed grid: in every piece the accepted steps follow each other from 0 to 1."""
     path = some_path(92, scheme="hermite", rows=(1, 6))
     steps = nc.Adaptive(1e-6)
-    found = adaptive_grid(path, Flow(mlp(path, 3)), None, states(path, 3), solvers["tsit5"], steps)
+    evaluations = Evaluations.in_torch(Flow(mlp(path, 3)), None)
+    found = adaptive_grid(path, evaluations, None, states(path, 3), solvers["tsit5"], steps)
     grid = found.grid
     assert found.finished.tolist() == path.piece_offsets.diff().tolist()
     for piece in range(len(path.coefficients)):

@@ -18,8 +18,17 @@ def linear(times: Tensor, values: Tensor, offsets: Tensor, coefficients: Tensor,
 def smooth(times: Tensor, values: Tensor, offsets: Tensor, penalty: float, smoothed: Tensor, threads: int) -> None: ...
 def lanes(bytes: int) -> int: ...
 
+MOST_FEATURES: int
+
 class Program:
     def __init__(self, ops: Tensor, numbers: Tensor, features: int, input: int, output: int) -> None: ...
+
+def evaluate_rows32(
+    program: Program, values: list[Tensor], inputs: Tensor, results: Tensor, threads: int
+) -> None: ...
+def evaluate_rows64(
+    program: Program, values: list[Tensor], inputs: Tensor, results: Tensor, threads: int
+) -> None: ...
 
 class _Solve:
     def __init__(
@@ -41,17 +50,18 @@ class _Solve:
         length: Tensor,
         duration: Tensor,
         jump_row: Tensor,
+        time: Tensor | None,
         order: Tensor,
         saved_offsets: Tensor,
         saved_event: Tensor,
         every: int,
-        checkpoints: Tensor,
         registers: int,
         threads: int,
     ) -> None: ...
-    def forward(self, saved: Tensor, failed_event: Tensor) -> None: ...
+    def forward(self, saved: Tensor, failed_event: Tensor, checkpoints: Tensor) -> None: ...
     def backward(
         self,
+        checkpoints: Tensor,
         saved_gradient: Tensor,
         flow_gradients: list[Tensor],
         jump_gradients: list[Tensor],

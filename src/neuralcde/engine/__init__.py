@@ -14,3 +14,5 @@ from .native import solve_natively as solve_natively
 from .program import Program as Program
 from .program import ProgramBuilder as ProgramBuilder
 from .program import Region as Region
+from .rows import apply_layers as apply_layers
+from .rows import evaluate_rows as evaluate_rows

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as torch_module
 
+from .._native import kernels
 from ..fields import (
     DecayGRUCell,
     FunctionField,
@@ -56,15 +57,26 @@ def lower_jump(cell: nn.Module, hidden: int, inputs: int) -> Program | str:
     return _lower(cell, hidden, inputs)
 
 
+def lower_layers(layers: nn.Module, inputs: int) -> Program | str:
+    """The program of a composition of well-known layers that is applied to rows, or the reason why there is none."""
+    return _finished(ProgramBuilder(0, inputs), layers, lambda builder, layers: chain(builder, layers, builder.input))
+
+
 def _lower(module: nn.Module, hidden: int, inputs: int) -> Program | str:
+    if type(module) not in _registry:
+        return f"{type(module).__name__} is not a module that the engine knows"
     builder = ProgramBuilder(hidden, 0 if type(module) is ODEField else inputs)
+    return _finished(builder, module, _registry[type(module)])
+
+
+def _finished(builder: ProgramBuilder, module: nn.Module, lowering: Lowering) -> Program | str:
     try:
         check_plain(module)
-        if type(module) not in _registry:
-            raise NotLoweredError(f"{type(module).__name__} is not a module that the engine knows")
-        program = builder.finish(_registry[type(module)](builder, module))
+        program = builder.finish(lowering(builder, module))
     except (NotLoweredError, ValueError) as reason:
         return str(reason)
+    if kernels is not None and program.features > kernels.MOST_FEATURES:
+        return f"one evaluation needs {program.features} numbers per series; the engine has room for {kernels.MOST_FEATURES}"
     for parameter in program.parameters:
         if parameter.device.type != "cpu" or parameter.dtype not in (torch.float32, torch.float64):
             return f"a parameter is {parameter.dtype} on {parameter.device}"

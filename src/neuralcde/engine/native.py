@@ -87,9 +87,9 @@ class _Solve(torch.autograd.Function):
         checkpoints = _checkpoints(fixed.events.counts[order], fixed.every, lanes * registers, z0)
         values = [parameter.detach().contiguous() for parameter in parameters]
         call = (kernels.Solve32 if z0.dtype == torch.float32 else kernels.Solve64)(
-            _native_program(fixed.flow),
+            native_program(fixed.flow),
             values[: fixed.flow_parameters],
-            _native_program(fixed.jump),
+            native_program(fixed.jump),
             values[fixed.flow_parameters :],
             fixed.controlled,
             *fixed.tableau,
@@ -102,15 +102,14 @@ class _Solve(torch.autograd.Function):
             fixed.saved.offsets,
             fixed.saved.event,
             fixed.every,
-            checkpoints,
             registers,
             threads,
         )
         states = z0.new_empty(len(fixed.saved.event), z0.shape[1])
         failed = torch.full((len(z0),), -1, dtype=torch.int64)
-        call.forward(states, failed)
+        call.forward(states, failed, checkpoints)
         if fixed.every:
-            ctx.call, ctx.fixed = call, fixed
+            ctx.call, ctx.fixed, ctx.checkpoints = call, fixed, checkpoints
             ctx.save_for_backward(z0, coefficients, row_inputs, *parameters)
         ctx.mark_non_differentiable(failed)
         return states, failed
@@ -126,7 +125,13 @@ class _Solve(torch.autograd.Function):
         to_rows = _zeros(row_inputs) if wants_rows else None
         count = ctx.fixed.flow_parameters
         ctx.call.backward(
-            gradient.contiguous(), to_parameters[:count], to_parameters[count:], to_z0, to_coefficients, to_rows
+            ctx.checkpoints,
+            gradient.contiguous(),
+            to_parameters[:count],
+            to_parameters[count:],
+            to_z0,
+            to_coefficients,
+            to_rows,
         )
         return None, to_z0, to_coefficients, to_rows, *to_parameters
 
@@ -145,7 +150,8 @@ def _columns(events: Events) -> tuple[Tensor | None, ...]:
     return None, None, None, None, rows, events.time.detach().contiguous()
 
 
-def _native_program(program: Program | None) -> Any:
+def native_program(program: Program | None) -> Any:
+    """The program as the kernels take it."""
     assert kernels is not None
     if program is None:
         return None

@@ -43,13 +43,15 @@ class Program:
     features: int
     input: int
     output: int
+    outputs: int
     parameters: tuple[Tensor, ...]
 
 
 class ProgramBuilder:
     """Writes a program one operation at a time; every result is a new region, so nothing is ever overwritten.
 
-    `state` and `input` are where the engine puts z and what drives it: dX (or X), or the features of a row.
+    `state` and `input` are where the engine puts z and what drives it: dX (or X), or the features of a row. Layers that
+    are applied to rows have no state (`hidden=0`), and their result may have any size.
     """
 
     def __init__(self, hidden: int, inputs: int):
@@ -132,7 +134,7 @@ class ProgramBuilder:
         """The program whose result is `output`."""
         if not self._ops:  # the engine takes a program without operations for no program
             output = self.affine(output, 1.0)
-        if output.count != self.state.count:
+        if self.state.count and output.count != self.state.count:
             raise ValueError(f"the result has {output.count} features, but the state has {self.state.count}")
         return Program(
             torch.tensor(self._ops, dtype=torch.int64).reshape(-1, 10),
@@ -140,6 +142,7 @@ class ProgramBuilder:
             self._features,
             self.input.count,
             output.start,
+            output.count,
             tuple(self._parameters),
         )
 

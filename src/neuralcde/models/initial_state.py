@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ..engine import apply_layers
 from ..paths import ControlPath
 
 Initial = Literal["zero", "linear", "static", "both"]
@@ -41,7 +42,7 @@ class InitialState(nn.Module):
         """The initial state of every series."""
         z0 = path.coefficients.new_zeros(len(path), self.hidden)
         if self.of_start is not None:
-            z0 = self.of_start(path.coefficients[path.piece_offsets[:-1], 0])
+            z0 = apply_layers(self.of_start, path.coefficients[path.piece_offsets[:-1], 0])
         if self.of_static is not None:
-            z0 = z0 + self.of_static(torch.nan_to_num(path.series.static, nan=0.0))
+            z0 = z0 + apply_layers(self.of_static, torch.nan_to_num(path.series.static, nan=0.0))
         return z0

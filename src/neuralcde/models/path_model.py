@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ..engine import apply_layers
 from ..fields.mlp import check_sizes
 from ..paths import ControlPath
 from ..solve import AtKnots, Flow, Gradient, Jump, Solution, Steps, Tableau, solve
@@ -139,8 +140,7 @@ class PathModel(nn.Module):
         return states
 
     def _outputs(self, features: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch outputs"]:
-        outputs: Tensor = self.readout(features)
-        return outputs
+        return apply_layers(self.readout, features)
 
     def _check(self, path: ControlPath) -> None:
         name = type(self).__name__

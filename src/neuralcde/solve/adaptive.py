@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -15,6 +17,22 @@ from .solvers import Tableau
 from .steps import Adaptive, Grid, piece_start_rows
 
 SAFETY, SHRINK, GROW, SMALLEST = 0.9, 0.2, 10.0, 1e-12
+
+
+class Evaluations(NamedTuple):
+    """How the flow and the jump are evaluated: the increment at (t, z, drive, duration), and the state after a jump.
+
+    Where they are evaluated natively, the steps of a series do not depend on its batch mates.
+    """
+
+    increment: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+    jumped: Callable[[Tensor, Tensor], Tensor]
+    controlled: bool
+
+    @classmethod
+    def in_torch(cls, flow: Flow, jump: Jump | None) -> Evaluations:
+        """By plain torch."""
+        return cls(flow.increment, _no_jump if jump is None else jump.cell, flow.controlled)
 
 
 class Found(NamedTuple):
@@ -29,7 +47,7 @@ class Found(NamedTuple):
 @torch.no_grad()
 def adaptive_grid(
     path: ControlPath,
-    flow: Flow,
+    evaluations: Evaluations,
     jump: Jump | None,
     z0: Float[Tensor, "series hidden"],
     tableau: Tableau,
@@ -46,10 +64,10 @@ def adaptive_grid(
     size = torch.ones_like(u)
     z, known = z0.clone(), torch.zeros(count, dtype=torch.bool, device=device)
     first_slope = torch.zeros_like(z0)
-    tries, rejected, evaluations = (torch.zeros(count, dtype=torch.int64, device=device) for _ in range(3))
+    tries, rejected, evaluated = (torch.zeros(count, dtype=torch.int64, device=device) for _ in range(3))
     records: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
     if jump is not None:
-        z = _jump_at(jump, z, path.series.offsets[:-1], torch.ones_like(known))
+        z = _jump_at(evaluations, jump, z, path.series.offsets[:-1], torch.ones_like(known))
     while True:
         at = ((piece < ends) & (tries < steps.max_steps)).nonzero()[:, 0]
         if len(at) == 0:
@@ -58,8 +76,8 @@ def adaptive_grid(
         h = torch.where(size[at] >= left * (1 - 1e-9), left, size[at])
         pieces, duration = path.coefficients[piece[at]], durations[piece[at]]
         since = knots[rows[piece[at]]] + duration * u[at] - origin[at]
-        slopes, end = _stages(flow, tableau, z[at], pieces, u[at], h, duration, since, first_slope[at], known[at])
-        evaluations[at] += len(tableau.c) - known[at].long()
+        slopes, end = _stages(evaluations, tableau, z[at], pieces, u[at], h, duration, since, first_slope[at], known[at])
+        evaluated[at] += len(tableau.c) - known[at].long()
         length = h[:, None].to(z.dtype)
         error = length * sum(w * k for w, k in zip(tableau.b_error, slopes, strict=True) if w != 0)
         scale = steps.atol + steps.rtol * torch.maximum(z[at].abs(), end.abs())
@@ -68,7 +86,7 @@ def adaptive_grid(
         tries[at] += 1
         rejected[at] += ~good
         ratio = torch.where(ratio.isfinite(), ratio, torch.inf)
-        factor = (SAFETY * ratio.clamp(min=1e-10) ** (-1 / tableau.order)).clamp(SHRINK, GROW)
+        factor = (SAFETY * _power(ratio.clamp(min=1e-10), -1 / tableau.order)).clamp(SHRINK, GROW)
         factor = torch.where(good, factor, factor.clamp(max=1.0))
         hopeless = ~good & (h * factor < SMALLEST)
         tries[at[hopeless]] = steps.max_steps
@@ -94,8 +112,17 @@ def adaptive_grid(
                 row = path.series.offsets[:-1][over] + within // path.pieces_per_gap
                 end = path.series.offsets[1:][over]  # the piece of a series with one row leads to no other
                 arrived = (within % path.pieces_per_gap == 0) & (row < end)
-                z[over] = _jump_at(jump, z[over], torch.minimum(row, end - 1), arrived)
-    return Found(_grid(records, count, device), piece - firsts, rejected, evaluations)
+                z[over] = _jump_at(evaluations, jump, z[over], torch.minimum(row, end - 1), arrived)
+    return Found(_grid(records, count, device), piece - firsts, rejected, evaluated)
+
+
+def _no_jump(z: Tensor, row: Tensor) -> Tensor:
+    return z
+
+
+def _power(base: Tensor, exponent: float) -> Tensor:
+    """Base to the exponent, rounded alike wherever a number stands; torch's own depends on how it fills the registers."""
+    return torch.as_tensor(np.power(base.cpu().numpy(), exponent), device=base.device)
 
 
 def relative(error: Tensor, scale: Tensor) -> Tensor:
@@ -104,7 +131,7 @@ def relative(error: Tensor, scale: Tensor) -> Tensor:
 
 
 def _stages(
-    flow: Flow,
+    evaluations: Evaluations,
     tableau: Tableau,
     z: Tensor,
     pieces: Tensor,
@@ -121,9 +148,9 @@ def _stages(
 
     def slope(y: Tensor, node: float, rows: Tensor | slice = slice(None)) -> Tensor:
         place = (u + node * h)[:, None].to(dtype)
-        drive = drive_at(pieces[rows], place[rows], one[rows], flow.controlled)
+        drive = drive_at(pieces[rows], place[rows], one[rows], evaluations.controlled)
         time = (since + node * h * duration).to(dtype)
-        return flow.increment(time[rows], y, drive, rate[rows])
+        return evaluations.increment(time[rows], y, drive, rate[rows])
 
     slopes: list[Tensor] = []
     length = h[:, None].to(dtype)
@@ -144,9 +171,9 @@ def _stages(
     return slopes, end
 
 
-def _jump_at(jump: Jump, z: Tensor, row: Tensor, arrived: Tensor) -> Tensor:
+def _jump_at(evaluations: Evaluations, jump: Jump, z: Tensor, row: Tensor, arrived: Tensor) -> Tensor:
     here = (arrived & jump.rows[row]).nonzero()[:, 0]
-    return z.index_copy(0, here, jump.cell(z[here], jump.inputs[row[here]])) if len(here) else z
+    return z.index_copy(0, here, evaluations.jumped(z[here], jump.inputs[row[here]])) if len(here) else z
 
 
 def _grid(records: list[tuple[Tensor, Tensor, Tensor, Tensor]], count: int, device: torch.device) -> Grid:

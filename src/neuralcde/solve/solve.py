@@ -18,6 +18,7 @@ from ..engine import (
     Program,
     Saved,
     engine_name,
+    evaluate_rows,
     lower_flow,
     lower_jump,
     solve_natively,
@@ -26,7 +27,7 @@ from ..engine import (
 from ..fields import VectorField, as_field
 from ..paths import ControlPath
 from ..series import ragged
-from .adaptive import adaptive_grid
+from .adaptive import Evaluations, adaptive_grid
 from .backsolve import solve_with_adjoint
 from .checks import check_choices, check_problem
 from .gradients import Backprop, Backsolve, Checkpoint, Gradient, as_gradient
@@ -140,15 +141,15 @@ def solve(
     check_problem(path, z0, flow, jump)
     check_choices(steps, save)
     rows = None if jump is None else jump.rows
+    run = _Run(path, flow, jump, tableau, method, steps)
     found, grid = None, None
     simple = knot_events(path, rows) if flow is not None and steps == AtKnots() and not error else None
     if flow is not None and isinstance(steps, Adaptive):
-        found = adaptive_grid(path, flow, jump, z0.detach(), tableau, steps)
+        found = adaptive_grid(path, run.evaluations(z0), jump, z0.detach(), tableau, steps)
         grid = found.grid
     elif flow is not None and simple is None and not isinstance(steps, Adaptive):
         grid = fixed_grid(path, steps)
 
-    run = _Run(path, flow, jump, tableau, method, steps)
     finished = None if found is None else found.finished
     events, reached = events_of(path, grid, rows, finished) if simple is None else (simple, None)
     saved = _saved_events(events, reached, save, path)
@@ -199,7 +200,7 @@ class _Run:
 
     def __call__(self, z0: Tensor, events: Events, saved: Saved) -> tuple[Tensor, Tensor, str]:
         problem = Problem(self.path, self.flow, self.jump, self.tableau, z0, events, saved)
-        programs = self._programs(problem)
+        programs = self._programs_of(problem)
         if isinstance(self.method, Backsolve) and transformed():
             raise ValueError(
                 'gradient="backsolve" knows neither torch.func nor forward mode; use gradient="checkpoint".'
@@ -219,7 +220,7 @@ class _Run:
         return *self._natively(problem, *programs, every), engine_name()
 
     def _forward_only(self, problem: Problem) -> tuple[Tensor, Tensor]:
-        programs = self._programs(problem)
+        programs = self._programs_of(problem)
         if isinstance(programs, str):
             return solve_plainly(problem, Backprop())
         return self._natively(problem, *programs, 1)
@@ -240,9 +241,36 @@ class _Run:
             every=every,
         )
 
-    def _programs(self, problem: Problem) -> tuple[Program | None, Program | None] | str:
-        """Programs of flow and jump, or why the plain loop must run."""
-        z0, events = problem.z0, problem.events
+    def evaluations(self, z0: Tensor) -> Evaluations:
+        """Flow and jump one evaluation at a time, without gradients: natively where that can be."""
+        flow, programs = self.flow, self._programs(z0)
+        assert flow is not None
+        if isinstance(programs, str):
+            return Evaluations.in_torch(flow, self.jump)
+        moves, jumps = programs
+
+        def increment(t: Tensor, z: Tensor, drive: Tensor, duration: Tensor) -> Tensor:
+            assert moves is not None
+            change = evaluate_rows(moves, torch.cat([z, drive], dim=1) if moves.input else z)
+            return change if flow.controlled else change * duration
+
+        def jumped(z: Tensor, row: Tensor) -> Tensor:
+            assert jumps is not None
+            return evaluate_rows(jumps, torch.cat([z, row], dim=1))
+
+        return Evaluations(increment, jumped, flow.controlled)
+
+    def _programs_of(self, problem: Problem) -> tuple[Program | None, Program | None] | str:
+        """Programs of flow and jump for all events, or why the plain loop must run."""
+        events = problem.events
+        if self.flow is not None and not self.flow.controlled and events.time.requires_grad:
+            return "the times require gradients"
+        if self.flow is not None and not isinstance(events, KnotEvents) and events.length.requires_grad:
+            return "the times require gradients"
+        return self._programs(problem.z0)
+
+    def _programs(self, z0: Tensor) -> tuple[Program | None, Program | None] | str:
+        """Programs of flow and jump, or why there are none."""
         if os.environ.get("NEURALCDE_ENGINE", "") == "torch":
             return "NEURALCDE_ENGINE=torch"
         if engine_name() == "torch":
@@ -255,10 +283,6 @@ class _Run:
             return f"the state is {z0.dtype}"
         if self.tableau.stages > MOST_STAGES:
             return f"{self.tableau.name} has more than {MOST_STAGES} stages"
-        if self.flow is not None and not self.flow.controlled and events.time.requires_grad:
-            return "the times require gradients"
-        if self.flow is not None and not isinstance(events, KnotEvents) and events.length.requires_grad:
-            return "the times require gradients"
         programs: list[Program | None] = []
         for module, lower, inputs in (
             (None if self.flow is None else self.flow.field, lower_flow, self.path.channels),

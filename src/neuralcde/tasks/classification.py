@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
+from scipy.special import expit
 from sklearn.metrics import accuracy_score, average_precision_score, log_loss, roc_auc_score
 from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor
@@ -61,9 +62,8 @@ class BinaryTask(Task):
 
     def probabilities(self, outputs: Tensor) -> NDArray[Any]:
         """(..., 2)."""
-        p = outputs.detach().double().sigmoid()
-        result: NDArray[Any] = torch.cat([1 - p, p], dim=-1).cpu().numpy()
-        return result
+        p = _sigmoid(outputs)
+        return np.concatenate([1 - p, p], axis=-1)
 
     def decode(self, outputs: Tensor) -> NDArray[Any]:
         """The likelier class."""
@@ -216,8 +216,7 @@ class MultilabelTask(Task):
 
     def probabilities(self, outputs: Tensor) -> NDArray[Any]:
         """(..., labels): of yes."""
-        result: NDArray[Any] = outputs.detach().double().sigmoid().cpu().numpy()
-        return result
+        return _sigmoid(outputs)
 
     def decode(self, outputs: Tensor) -> NDArray[Any]:
         """0 and 1."""
@@ -264,6 +263,12 @@ def classification_task(
     if len(names) == 2:
         return BinaryTask(names, 1.0 if weights_of is None else float(weights_of[1] / weights_of[0]))
     return MulticlassTask(names, None if weights_of is None else tuple(weights_of.tolist()))
+
+
+def _sigmoid(outputs: Tensor) -> NDArray[Any]:
+    """In float64. torch's own rounds the last numbers of a tensor in another way than the first: they fill no register."""
+    found: NDArray[Any] = expit(outputs.detach().double().cpu().numpy())
+    return found
 
 
 def _log_odds(share: Tensor, weight: Tensor | float) -> Tensor:
