@@ -57,9 +57,7 @@ def test_adaptive_steps_alone_or_in_a_batch(dtype, flow, solver):
     steps = nc.Adaptive(rtol=1e-3, atol=1e-5)
     together = solve(path, z0, flow=moves, jump=jump, steps=steps, solver=solver)
     for i in range(len(path)):
-        alone = solve(
-            path[i], z0[i : i + 1], flow=moves, jump=part_of(jump, path, [i]), steps=steps, solver=solver
-        )
+        alone = solve(path[i], z0[i : i + 1], flow=moves, jump=part_of(jump, path, [i]), steps=steps, solver=solver)
         for name in ("accepted", "rejected", "evaluations"):
             assert getattr(alone.stats, name).item() == getattr(together.stats, name)[i]
         assert torch.equal(alone.last, together.last[i : i + 1])

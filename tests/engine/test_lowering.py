@@ -291,3 +291,43 @@ def test_a_flow_in_time_is_not_a_matrix(path):
     wide.forward = lambda t, z, x: torch.zeros(len(z), 1, dtype=z.dtype)
     with pytest.raises(ValueError, match=r"Driven changes z of shape \(5, 4\) by \(5, 1\)"):
         solve(path, states(path, HIDDEN), flow=Flow(wide, controlled=False))
+
+
+@pytest.mark.skipif(kernels is None, reason="the native kernels were not built or are turned off")
+def test_networks_with_more_parameters_than_features(monkeypatch):
+    """Parameters are counted by themselves: a deep network of width 1 has more of them than numbers in its workspace."""
+    path = some_path(47, scheme="linear", channels=1, dtype=torch.float32)
+    for depth in (4, 40):
+        field, z0 = nc.MLPField(channels=1, hidden=1, width=1, depth=depth), states(path, 1)
+        found = nc.solve_cde(path, field, z0)
+        assert found.stats.engine.startswith("native")
+        on_engine(monkeypatch, "torch")
+        torch.testing.assert_close(found.last, nc.solve_cde(path, field, z0).last, rtol=1e-5, atol=1e-6)
+        on_engine(monkeypatch, "native")
+
+
+@pytest.mark.skipif(kernels is None, reason="the native kernels were not built or are turned off")
+def test_a_field_too_large_for_the_engine_runs_on_the_plain_loop(monkeypatch):
+    """2^24 numbers per evaluation and more; the field is not made in full here, its size is all that counts."""
+    path, field = some_path(48, scheme="linear", channels=CHANNELS, dtype=torch.float32), mlp_of(HIDDEN)
+    z0 = states(path, HIDDEN)
+    expected = nc.solve_cde(path, field, z0)
+    assert expected.stats.engine.startswith("native")
+    monkeypatch.setattr(kernels, "MOST_FEATURES", 20)
+    found = nc.solve_cde(path, field, z0)
+    assert found.stats.engine.startswith("torch: one evaluation needs")
+    torch.testing.assert_close(found.last, expected.last, rtol=1e-5, atol=1e-6)
+
+
+def test_the_engine_says_how_many_features_it_takes():
+    """The limit that lowering asks for is the one that the bindings check."""
+    if kernels is None:
+        pytest.skip("the native kernels were not built or are turned off")
+    ops, numbers = torch.tensor([[5, 0, 1, 0, 0, 1, 0, -1, -1, 0]]), torch.zeros(1, 2, dtype=torch.float64)
+    kernels.Program(ops, numbers, kernels.MOST_FEATURES, 0, 0)
+    with pytest.raises(ValueError, match="features, input or output out of range"):
+        kernels.Program(ops, numbers, kernels.MOST_FEATURES + 1, 0, 0)
+
+
+def mlp_of(hidden):
+    return nc.MLPField(CHANNELS, hidden, width=8, depth=1)

@@ -54,7 +54,9 @@ def test_a_row_does_not_depend_on_the_others(name, dtype):
 
 def test_natively_only_where_the_engine_knows_the_layers_and_no_gradient_is_wanted(monkeypatch):
     calls = []
-    monkeypatch.setattr(rows, "evaluate_rows", lambda program, x: calls.append(1) or x.new_zeros(len(x), program.outputs))
+    monkeypatch.setattr(
+        rows, "evaluate_rows", lambda program, x: calls.append(1) or x.new_zeros(len(x), program.outputs)
+    )
     x, known, other = torch.randn(4, 19), nn.Linear(19, 2), nn.Sequential(nn.Linear(19, 2), nn.Dropout(0.5))
     assert apply_layers(known, x).requires_grad
     with torch.no_grad():
@@ -70,7 +72,7 @@ def test_wrong_rows_are_refused():
     kernels.evaluate_rows32(program, [weight], x, found, 1)
     assert (found == 3).all()
     for inputs, results in ((torch.ones(4, 6), found), (x, torch.zeros(3, 2)), (x, torch.zeros(4, 3))):
-        with pytest.raises(ValueError, match="must fit the workspace|one result per row"):
+        with pytest.raises(ValueError, match=r"must fit the workspace|one result per row"):
             kernels.evaluate_rows32(program, [weight], inputs, results, 1)
     for arguments in (([weight.double()], x, found), ([weight], x.double(), found), ([weight], x, found.double())):
         with pytest.raises(TypeError):

@@ -384,3 +384,13 @@ def test_a_gpu_that_is_not_there(tmp_path):
         nc.load(tmp_path, device="cuda")
     with pytest.raises(ValueError, match="device='foo' cannot be used"):
         nc.load(tmp_path, device="foo")
+
+
+@pytest.mark.parametrize("model", ["neural_cde", "gru_ode", "gru_dt", "gru_d", "ode_rnn"])
+def test_the_smallest_networks(model):
+    """One unit everywhere."""
+    X = np.random.default_rng(0).normal(size=(12, 5, 1))
+    clf = nc.NeuralCDEClassifier(model, hidden=1, width=1, depth=4, max_epochs=1, random_state=0).fit(
+        X, np.arange(12) % 2
+    )
+    assert np.isfinite(clf.predict_proba(X)).all()

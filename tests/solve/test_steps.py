@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import neuralcde as nc
-from neuralcde.solve import adaptive, backsolve, loop, solve, solvers
+from fresh_python import fresh_python
+from neuralcde.solve import adaptive, backsolve, loop, solve, solvers, step_memory
 from neuralcde.solve.loop import Flow
 from neuralcde.solve.steps import fixed_grid
 from ragged_cases import SCHEMES, random_series
@@ -177,10 +178,43 @@ def test_options_out_of_range(make, message):
         make()
 
 
-def test_too_many_fixed_steps_are_refused_before_they_are_made():
-    path = nc.linear(nc.IrregularSeries.from_list([([0.0, 1e9], [[0.0], [1.0]])]))
-    with pytest.raises(ValueError, match=r"FixedSteps\(1e-06\) would take 1e\+15 steps over gaps of up to 1e\+09"):
-        nc.solve_cde(path, nc.MLPField(1, 2), torch.zeros(1, 2), steps=nc.FixedSteps(1e-6))
+def test_more_steps_than_fit_the_memory_are_refused_before_they_are_made(monkeypatch):
+    pairs = [([0.0, 1.0, 2.0], torch.zeros(3, 1)), ([0.0, 1.0, 1e9], torch.zeros(3, 1))]
+    path = nc.linear(nc.IrregularSeries.from_list(pairs, ids=["short", "stay 7"]))
+    z0, field = torch.zeros(2, 2), nc.MLPField(1, 2)
+    message = r"1e\+15 steps, 1e\+15 of them in series 'stay 7', whose longest gap is 1e\+09 .* GB of memory"
+    with pytest.raises(ValueError, match=message):
+        nc.solve_cde(path, field, z0, steps=nc.FixedSteps(1e-6))
+    with pytest.raises(ValueError, match=r"steps=AtKnots\(substeps=1000000000\) asks for 4e\+09 steps"):
+        nc.solve_cde(path, field, z0, steps=nc.AtKnots(10**9))
+    monkeypatch.setattr(step_memory, "memory_limit", lambda: 2 * 160 * 4000)
+    with torch.no_grad():
+        nc.solve_cde(path, field, z0, steps=nc.AtKnots(1000))
+    with pytest.raises(ValueError, match="asks for 4e"):  # states are kept for the gradient
+        nc.solve_cde(path, field, z0, steps=nc.AtKnots(1000))
+    nc.solve_cde(path, field, z0, steps=nc.AtKnots(500))
+
+
+def test_a_gap_of_a_hundred_million_mean_gaps_is_named():
+    """In a process that may use 6 GB: the steps of GRU-ODE over the gap would need more."""
+    done = fresh_python(
+        """
+        import resource
+        import numpy as np
+        import neuralcde as nc
+        resource.setrlimit(resource.RLIMIT_AS, (6 * 2**30, 6 * 2**30))
+        hours = [np.arange(100.0) for _ in range(20)]
+        series = nc.IrregularSeries.from_list([(t, np.sin(t)[:, None]) for t in hours])
+        clf = nc.NeuralCDEClassifier("gru_ode", max_epochs=1, random_state=0).fit(series, np.arange(20) % 2)
+        wrong = nc.IrregularSeries.from_list([([0.0, 1.0, 1e8], np.zeros((3, 1)))], ids=["stay 8"])
+        try:
+            clf.predict(wrong)
+        except ValueError as reason:
+            print(reason)
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    assert "of them in series 'stay 8', whose longest gap is 1e+08" in done.stdout
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

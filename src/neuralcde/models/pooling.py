@@ -34,7 +34,7 @@ def running_mean(states: Float[Tensor, "rows features"], path: ControlPath) -> F
     area = times.diff()[:, None] * (states[1:] + states[:-1]) / 2  # float64, as times are
     area = torch.nn.functional.pad(area, (0, 0, 1, 0)).index_fill(0, offsets[:-1], 0.0)
     # series by series: a sum over all rows would round each series by what was before it
-    total = torch.cat([part.cumsum(0) for part in area.split(ragged.lengths(offsets).tolist())])
+    total = torch.cat([part.cumsum(0) for part in torch.split(area, ragged.lengths(offsets).tolist())])
     passed = (times - times[first])[:, None]
     mean = total / torch.where(passed > 0, passed, 1.0)
     return torch.where(passed > 0, mean.to(states.dtype), states)

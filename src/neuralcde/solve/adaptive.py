@@ -76,7 +76,9 @@ def adaptive_grid(
         h = torch.where(size[at] >= left * (1 - 1e-9), left, size[at])
         pieces, duration = path.coefficients[piece[at]], durations[piece[at]]
         since = knots[rows[piece[at]]] + duration * u[at] - origin[at]
-        slopes, end = _stages(evaluations, tableau, z[at], pieces, u[at], h, duration, since, first_slope[at], known[at])
+        slopes, end = _stages(
+            evaluations, tableau, z[at], pieces, u[at], h, duration, since, first_slope[at], known[at]
+        )
         evaluated[at] += len(tableau.c) - known[at].long()
         length = h[:, None].to(z.dtype)
         error = length * sum(w * k for w, k in zip(tableau.b_error, slopes, strict=True) if w != 0)

@@ -35,6 +35,7 @@ from .loop import Flow, Jump, Problem, solve_plainly
 from .not_compiled import not_compiled
 from .solution import Solution, SolveError, Stats, Status
 from .solvers import Tableau, as_solver
+from .step_memory import kept_bytes
 from .steps import Adaptive, AtKnots, Steps, events_of, fixed_grid, knot_events
 
 Save = Literal["last", "knots", "dense"] | Tensor
@@ -148,7 +149,8 @@ def solve(
         found = adaptive_grid(path, run.evaluations(z0), jump, z0.detach(), tableau, steps)
         grid = found.grid
     elif flow is not None and simple is None and not isinstance(steps, Adaptive):
-        grid = fixed_grid(path, steps)
+        every = method.every if isinstance(method, Checkpoint) else 1
+        grid = fixed_grid(path, steps, state_bytes=kept_bytes(z0, every))
 
     finished = None if found is None else found.finished
     events, reached = events_of(path, grid, rows, finished) if simple is None else (simple, None)

@@ -13,6 +13,7 @@ from ..engine import Events, KnotEvents
 from ..fields.mlp import check_sizes
 from ..paths import ControlPath
 from ..series import ragged
+from .step_memory import check_step_memory
 
 
 @dataclass(frozen=True)
@@ -93,8 +94,13 @@ class Grid(NamedTuple):
         return Grid(self.offsets * 2, piece, start, length)
 
 
-def fixed_grid(path: ControlPath, steps: AtKnots | FixedSteps) -> Grid:
-    """Equal steps in every piece."""
+def fixed_grid(path: ControlPath, steps: AtKnots | FixedSteps, *, state_bytes: float = 0.0) -> Grid:
+    """Equal steps in every piece; refused where they, and `state_bytes` kept at each, would not fit the memory."""
+    if isinstance(steps, AtKnots):
+        counts = torch.full_like(path.durations, float(steps.substeps), requires_grad=False)
+    else:
+        counts = (path.durations.detach() / steps.size - 1e-9).ceil().clamp(min=1)
+    check_step_memory(path, counts, state_bytes, steps)
     if isinstance(steps, AtKnots):
         offsets = path.piece_offsets * steps.substeps
         total = int(offsets[-1])
@@ -109,12 +115,6 @@ def fixed_grid(path: ControlPath, steps: AtKnots | FixedSteps) -> Grid:
             step // steps.substeps,
             (step % steps.substeps).double() * share,
             torch.full_like(step, share, dtype=torch.float64),
-        )
-    counts = (path.durations.detach() / steps.size - 1e-9).ceil().clamp(min=1)
-    if float(counts.sum()) > 1e9:
-        raise ValueError(
-            f"FixedSteps({steps.size:g}) would take {float(counts.sum()):.2g} steps over gaps of up to {float(path.durations.max()):g}; "
-            "choose a larger size, or AtKnots()."
         )
     counts = counts.long()
     firsts = ragged.offsets_of(counts)
