@@ -4,7 +4,7 @@ BIN := .venv/bin
 NATIVE := $(wildcard native/*.cpp native/*.hpp) CMakeLists.txt
 export PYTHONWARNINGS ?= default
 
-.PHONY: demo test lint bench reproduce sanitize clean
+.PHONY: demo test lint bench reproduce sanitize fuzz clean
 .DELETE_ON_ERROR:
 
 demo: .venv/.package
@@ -29,6 +29,11 @@ reproduce: .venv/.package
 # The native tests again, against a build with the address and undefined-behaviour sanitizers.
 sanitize: .venv/.package
 	bash tests/native/sanitize.sh
+
+# Random tables, model folders and checkpoints for an hour, or for SECONDS.
+SECONDS ?= 3600
+fuzz: .venv/.package
+	$(BIN)/python -W error tests/fuzz/run.py --seconds $(SECONDS)
 
 clean:
 	rm -rf .venv build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
