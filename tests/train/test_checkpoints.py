@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from train.test_training import SETTINGS, fitted, problem, same_weights
 
 import neuralcde as nc
 from neuralcde.train import train
 from neuralcde.train.checkpoints import load_state, save_state
 from neuralcde.train.folder_lock import folder_lock
+from train.test_training import SETTINGS, fitted, problem, same_weights
 
 FEW = replace(SETTINGS, max_epochs=2, schedule="constant")
 
@@ -64,7 +64,9 @@ def test_a_damaged_checkpoint_is_refused_before_torch_reads_it(folder, monkeypat
     assert len(damaged) > 150
     for content in damaged:
         file.write_bytes(content)
-        with pytest.raises(ValueError, match=rf"^cannot resume: {file} is damaged.*; use resume=False to start anew\.$"):
+        with pytest.raises(
+            ValueError, match=rf"^cannot resume: {file} is damaged.*; use resume=False to start anew\.$"
+        ):
             load_state(file)
 
 

@@ -72,7 +72,9 @@ def test_a_mixed_folder_that_nobody_can_mend_is_noticed(tmp_path, monkeypatch):
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr(Path, "replace", read_only)
-    with pytest.raises(ValueError, match=r"is damaged: model\.safetensors is not the one that config\.json was written"):
+    with pytest.raises(
+        ValueError, match=r"is damaged: model\.safetensors is not the one that config\.json was written"
+    ):
         nc.load(tmp_path / "old")
 
 
@@ -121,32 +123,38 @@ def test_what_is_obsolete_goes_with_the_old_files(tmp_path):
     assert names(tmp_path) == ["model"]
 
 
-def test_a_folder_is_locked_until_its_process_is_dead(tmp_path):
+@pytest.fixture
+def locked(tmp_path):
+    """A folder, and the process that has its lock."""
+    folder = tmp_path / "run"
     ready, write = os.pipe()
-
-    def hold():
-        with folder_lock(tmp_path / "run"):
-            os.write(write, b".")
-            signal.pause()
-
     child = os.fork()
     if child == 0:
         try:
-            hold()
+            with folder_lock(folder):
+                os.write(write, b".")
+                signal.pause()
         finally:
             os._exit(1)
     os.read(ready, 1)
-    message = rf"{tmp_path / 'run'} is in use: another run is writing to it\. Wait .* or choose another folder"
-    with pytest.raises(ValueError, match=message), folder_lock(tmp_path / "run"):
-        pass
+    yield folder, child
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    assert names(tmp_path / "run") == [".lock"]
-    with folder_lock(tmp_path / "run"), pytest.raises(ValueError, match="in use"), folder_lock(tmp_path / "run"):
-        pass
-    assert names(tmp_path / "run") == []
     os.close(ready)
     os.close(write)
+
+
+def test_a_folder_is_locked_until_its_process_is_dead(locked):
+    folder, process = locked
+    message = rf"{folder} is in use: another run is writing to it\. Wait .* or choose another folder"
+    with pytest.raises(ValueError, match=message), folder_lock(folder):
+        pass
+    os.kill(process, signal.SIGKILL)
+    os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)  # the fixture reaps it
+    assert names(folder) == [".lock"]
+    with folder_lock(folder), pytest.raises(ValueError, match="in use"), folder_lock(folder):
+        pass
+    assert names(folder) == []
 
 
 def test_file_systems_without_locks(tmp_path, monkeypatch):

@@ -54,7 +54,9 @@ def ends_well(command: Command) -> Command:
             sys.exit(1)
         except OSError as reason:
             where = f" ({reason.filename})" if reason.filename else ""
-            return _end(1, f"{reason.strerror or reason}{where}. {_note(reason) or 'What was there before is as it was.'}")
+            return _end(
+                1, f"{reason.strerror or reason}{where}. {_note(reason) or 'What was there before is as it was.'}"
+            )
         except Exception as reason:
             return _end(1, f"{type(reason).__name__}: {reason}")
 
