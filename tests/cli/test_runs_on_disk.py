@@ -277,7 +277,10 @@ def test_ctrl_c_in_the_demo_is_for_the_command_that_runs(monkeypatch, capfd):
         """
     )
     monkeypatch.setattr(subprocess, "run", lambda *_: SUBPROCESS_RUN([sys.executable, "-c", script]))
-    with pytest.raises(SystemExit) as end:
-        demo._run("fit")
+    try:
+        with pytest.raises(SystemExit) as end:
+            demo._run("fit")
+    except KeyboardInterrupt:
+        pytest.fail("the demo did not wait for its command")
     assert end.value.code == 1
     assert capfd.readouterr() == ("\n$ neuralcde fit\nthe best model is kept\n", "")
