@@ -7,9 +7,16 @@ from __future__ import annotations
 
 import sys
 
+from .ctrl_c import ctrl_c_leaves
+
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line, by default with the arguments that the process got."""
+    with ctrl_c_leaves(for_good=arguments is None):
+        _run(arguments)
+
+
+def _run(arguments: list[str] | None) -> None:
     try:
         from cyclopts import App
     except ImportError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -56,12 +57,17 @@ def demo(*, out: Path = Path("demo"), stays: int = STAYS, seed: int = 0, debug: 
 
 
 def _run(*arguments: str | Path) -> None:
-    """A command as a user would type it."""
+    """A command as a user would type it. Ctrl-C is for it alone: it says what it leaves, and then the demo ends, too."""
     words = [str(argument) for argument in arguments]
     print(f"\n$ neuralcde {shlex.join(words)}", flush=True)
-    done = subprocess.run([sys.executable, "-m", "neuralcde", *words])
-    if done.returncode:
-        sys.exit(done.returncode)
+    interrupted: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: interrupted.append(number))
+    try:
+        done = subprocess.run([sys.executable, "-m", "neuralcde", *words])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if done.returncode or interrupted:
+        sys.exit(done.returncode or 1)
 
 
 def _compare(frame: polars.DataFrame, tested: polars.DataFrame) -> dict[str, float]:

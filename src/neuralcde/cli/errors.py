@@ -7,8 +7,11 @@ import re
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, TypeVar
+
+from .ctrl_c import ctrl_c_raises
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -27,27 +30,42 @@ def in_options(reason: Exception) -> str:
     )
 
 
+def in_file(text: str, file: Path | None, names: Iterable[str]) -> str:
+    """What an error says, with the file in front if it is about one of the options that were read from it."""
+    return f"--config {file}: {text}" if any(re.search(rf"\b{name}\b", text) for name in names) else text
+
+
 def ends_well(command: Command) -> Command:
     """Decorate a command with a `debug` option: its errors become a paragraph and an exit code."""
 
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> Any:
         if options.get("debug"):
-            return command(*arguments, **options)
+            with ctrl_c_raises():
+                return command(*arguments, **options)
         warnings.showwarning = _say
         try:
-            return command(*arguments, **options)
+            with ctrl_c_raises():  # and no longer when what happened is being said
+                return command(*arguments, **options)
         except WrongUseError as reason:
             return _end(2, str(reason))
-        except KeyboardInterrupt:
-            return _end(1, "Interrupted; nothing was written.")
+        except KeyboardInterrupt as reason:
+            _say(f"Interrupted. {_note(reason)}")
+            sys.exit(1)
         except OSError as reason:
             where = f" ({reason.filename})" if reason.filename else ""
-            return _end(1, f"{reason.strerror or reason}{where}. What was there before is as it was.")
+            return _end(
+                1, f"{reason.strerror or reason}{where}. {_note(reason) or 'What was there before is as it was.'}"
+            )
         except Exception as reason:
             return _end(1, f"{type(reason).__name__}: {reason}")
 
     return run  # type: ignore[return-value]
+
+
+def _note(reason: BaseException) -> str:
+    """What was written before the error, where the command said so."""
+    return " ".join(getattr(reason, "__notes__", ()))
 
 
 def _end(code: int, message: str) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
+import contextlib
 import json
 import math
 import resource
 import time as clock
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 import numpy as np
 from cyclopts import Parameter
@@ -18,11 +18,13 @@ from ..estimators import NeuralCDEClassifier, NeuralCDERegressor
 from ..estimators.path_estimator import PathEstimator
 from ..report import record_run
 from ..train import Processes
+from ..train.interrupts import Interrupts
 from ..train.whole_files import staged, write_atomically
-from .errors import WrongUseError, ends_well, in_options
+from .errors import WrongUseError, ends_well, in_file, in_options
 from .labelled import all_targets, read_series
-from .options import DEFAULTS, EstimatorOptions, given, read_config, write_config
+from .options import DEFAULTS, EstimatorOptions, check_config, check_parameters, given, read_config, write_config
 from .predictions import check_names, prediction_table
+from .run_folder import run_folder
 from .tables import MOST_CLASSES, write_table
 
 OWN = ("table", "id", "time", "label", "labels", "static", "channels", "task", "test_fraction", "seed", "duplicates")
@@ -89,7 +91,7 @@ def fit(
     """
     begun = clock.perf_counter()
     known = read_config(config) if config else {}
-    _check_types(known, config)
+    check_config(known, {name: kind for name, kind in get_type_hints(fit).items() if name in OWN}, config)
     here = {
         "table": table,
         "id": id,
@@ -103,23 +105,32 @@ def fit(
         "seed": seed,
         "duplicates": duplicates,
     }
-    known |= {
+    typed = {
         name: str(value) if isinstance(value, Path) else value for name, value in here.items() if value is not None
-    }
-    known |= given(options)
+    } | given(options)
+    of_file = known.keys() - typed.keys()
+    known |= typed
     for name in ("table", "id", "time", "label"):
         if name not in known:
             raise WrongUseError(
                 f"{'TABLE' if name == 'table' else '--' + name} is missing; give it, or a --config that has it."
             )
+    if known.get("channels") == []:
+        raise WrongUseError("--channels: no channels are given; name one, or leave it out for every numeric column.")
     parameters = {name: value for name, value in known.items() if name not in OWN}
-    unknown = set(parameters) - set(inspect.signature(NeuralCDEClassifier.__init__).parameters)
-    if unknown:
-        raise WrongUseError(f"--config {config} has the unknown option {sorted(unknown)[0]}.")
+    try:
+        check_parameters(parameters, known.get("seed", 0))
+    except (ValueError, TypeError) as reason:
+        raise WrongUseError(in_file(in_options(reason), config, of_file)) from reason
+    first = Processes.current().first  # of those that torchrun started, the one that speaks and writes
+    with run_folder(out, resume=resume) if first else contextlib.nullcontext():
+        _fit(known, parameters, out=out, resume=resume, begun=begun)
+
+
+def _fit(known: dict[str, Any], parameters: dict[str, Any], *, out: Path, resume: bool, begun: float) -> None:
+    """Train, test and save, with options that were checked."""
     series, targets = read_series(known)
     kind = known.get("task") or ("regression" if _is_quantity(targets) else "classification")
-    if kind not in ("classification", "regression"):
-        raise WrongUseError(f"--config {config}: task = {kind!r} is not classification or regression.")
     values = set(all_targets(targets).tolist()) - {None}
     if kind == "classification" and len(values) < 2:
         raise WrongUseError(f"--label {known['label']} has one class only, {values}; there is nothing to learn.")
@@ -137,7 +148,7 @@ def fit(
     estimator_class = NeuralCDEClassifier if kind == "classification" else NeuralCDERegressor
     estimator = estimator_class(**DEFAULTS | parameters | {"random_state": int(settled["seed"])})
     check_names(known["id"], known["time"], known["label"], values if kind == "classification" else ())
-    first = Processes.current().first  # of those that torchrun started, the one that speaks and writes
+    first = Processes.current().first
     if first:
         print(f"{series}\n{kind}: {len(training)} series train, {len(test)} test", flush=True)
     try:
@@ -146,8 +157,6 @@ def fit(
         raise WrongUseError(in_options(reason)) from reason
     if not first:
         return
-    if estimator.interrupted_:
-        print("Interrupted: the best model so far is kept.")
     held, truth = series[test], all_targets(targets[test])
     outputs = estimator._outputs(held)
     metrics = estimator.task_.metrics(outputs, estimator.task_.encode(truth))
@@ -163,29 +172,19 @@ def fit(
         "series": len(test),
         "cost": cost,
     }
-    with staged(out) as part:  # the folder changes when everything is written, not before
-        estimator.save(part)
-        record_run(part, estimator, series, targets, test=test, outputs=outputs)
-        write_config(part / "config.toml", _plain(estimator) | settled)
-        write_atomically(part / "metrics.json", (json.dumps(found, indent=1) + "\n").encode())
-        predictions = prediction_table(estimator, held, outputs, known["id"], known["label"], truth=truth)
-        write_table(predictions, part / "test_predictions.csv")
-    for name, value in metrics.items():
-        print(f"test {name:20}{value:.4f}")
-    print(f"model: {out}")
-
-
-def _check_types(known: dict[str, Any], config: Path | None) -> None:
-    """What a file says of the command's own options; the estimators check theirs."""
-    kinds: dict[str, tuple[Any, str]] = {
-        "static": (list, "a list of names"),
-        "channels": (list, "a list of names"),
-        "seed": (int, "a whole number"),
-        "test_fraction": ((int, float), "a number"),
-    }
-    for name, (kind, words) in kinds.items():
-        if name in known and not isinstance(known[name], kind):
-            raise WrongUseError(f"--config {config}: {name} = {known[name]!r} is not {words}.")
+    with Interrupts() as interrupts, interrupts.held_back():  # from here on Ctrl-C does nothing: it would come too late
+        with staged(out, obsolete=["report.html"]) as part:  # the folder changes when everything is written, not before
+            estimator.save(part)
+            record_run(part, estimator, series, targets, test=test, outputs=outputs)
+            write_config(part / "config.toml", _plain(estimator) | settled)
+            write_atomically(part / "metrics.json", (json.dumps(found, indent=1) + "\n").encode())
+            predictions = prediction_table(estimator, held, outputs, known["id"], known["label"], truth=truth)
+            write_table(predictions, part / "test_predictions.csv")
+        if estimator.interrupted_:
+            print("Interrupted: the best model so far is kept. The same command with --resume goes on.")
+        for name, value in metrics.items():
+            print(f"test {name:20}{value:.4f}")
+        print(f"model: {out}", flush=True)
 
 
 def _plain(estimator: PathEstimator) -> dict[str, Any]:

@@ -7,9 +7,12 @@ import inspect
 import json
 import math
 import tomllib
+import types
+import warnings
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
 from cyclopts import Parameter
 
 from ..estimators import NeuralCDEClassifier
@@ -74,8 +77,54 @@ def read_config(file: Path) -> dict[str, Any]:
         return {k: None if k in MAY_BE_NONE and str(v).lower() == NONE else v for k, v in found.items()}
     except FileNotFoundError:
         raise WrongUseError(f"--config {file} does not exist.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as reason:
+    except OSError as reason:
+        raise WrongUseError(f"--config {file} cannot be read: {reason.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as reason:
         raise WrongUseError(f"--config {file} is not TOML: {reason}") from None
+
+
+def check_config(found: dict[str, Any], own: dict[str, Any], file: Path | None) -> None:
+    """Refuse an option of a file that is unknown, or whose value is of another type than the command or the estimators take.
+
+    Parameters
+    ----------
+    found
+        What the file says.
+    own
+        Types of the command's own options.
+    file
+        For the message.
+    """
+    kinds = own | {field.name: field.type for field in dataclasses.fields(EstimatorOptions)}
+    for name, value in found.items():
+        if name == "random_state":
+            raise WrongUseError(f"--config {file}: random_state is called seed here; write seed = {_toml(value)}.")
+        if name not in kinds:
+            raise WrongUseError(f"--config {file} has the unknown option {name}.")
+        if not _fits(value, kinds[name]):
+            raise WrongUseError(f"--config {file}: {name} = {value!r} is not {_words(kinds[name])}.")
+
+
+def check_parameters(parameters: dict[str, Any], seed: int) -> None:
+    """Refuse parameters that are wrong whatever the table holds, as the estimators do: by fitting a few made-up series.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With the name of the parameter.
+    """
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"seed must lie in [0, 2**32), got {seed}.")
+    quickly: dict[str, Any] = {"random_state": seed, "verbose": 0, "per_row": False, "class_weight": None}
+    trial = NeuralCDEClassifier(**parameters | quickly)
+    if trial.max_epochs > 1:
+        trial.max_epochs = 1
+    if 0 <= trial.validation_fraction < 1:
+        trial.validation_fraction = 0.0
+    with warnings.catch_warnings(action="ignore"):
+        trial.fit(np.array([[0.0, 1.0, 3.0], [2.0, 1.0, 0.0], [1.0, 2.0, 2.0], [3.0, 0.0, 1.0]]), [0, 1, 0, 1])
+    if trial.interrupted_:
+        raise KeyboardInterrupt
 
 
 def write_config(file: Path, config: dict[str, Any]) -> None:
@@ -89,3 +138,34 @@ def _toml(value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)  # inf, -inf, nan: where TOML and JSON differ
     return json.dumps(value, ensure_ascii=False)
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value of a TOML file can be of a type; types that TOML does not have fit nothing but themselves."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _fits(value, inner[0])
+    if origin in (Union, types.UnionType):
+        return any(_fits(value, one) for one in inner)
+    if origin is Literal:
+        return any(type(value) is type(one) and value == one for one in inner)
+    if origin is list:
+        return isinstance(value, list) and all(_fits(one, inner[0]) for one in value)
+    if kind is float:
+        return type(value) in (int, float)
+    if kind is Path:
+        return isinstance(value, str)
+    return kind is Any or type(value) is kind  # True is no number
+
+
+def _words(kind: Any) -> str:
+    """A type in words."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _words(inner[0])
+    if origin in (Union, types.UnionType):
+        return " or ".join(_words(one) for one in inner if one is not types.NoneType)
+    if origin is Literal:
+        return " or ".join(json.dumps(one) for one in inner)
+    names = {float: "a number", int: "a whole number", bool: "true or false", Path: "the name of a file"}
+    return "a list of names" if origin is list else names.get(kind, "text")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 from pathlib import Path
@@ -11,23 +12,49 @@ import torch
 
 from .whole_files import write_atomically
 
+MAGIC = b"neuralcde checkpoint, sha256 "
+LINE = len(MAGIC) + 64 + 1  # hexadecimal digits, and the end of the line
+
 
 def save_state(file: Path, state: dict[str, Any]) -> None:
-    """Tensors and plain numbers, atomically."""
+    """Write tensors and plain numbers, atomically, behind a line with the digest of what follows."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
-    write_atomically(file, buffer.getvalue())
+    content = buffer.getvalue()
+    write_atomically(file, _first_line(content) + content)
 
 
 def load_state(file: Path) -> dict[str, Any]:
-    """What `save_state` wrote; runs no code that the file may hold."""
+    """Read what `save_state` wrote; no code that the file may hold is run, and torch does not see a byte that was changed.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, or was written by an earlier version, which wrote no digest.
+    """
+    whole = file.read_bytes()
+    line, content = whole[:LINE], whole[LINE:]
+    if not line.startswith(MAGIC):
+        raise ValueError(_refusal(file, "is damaged, or was written by an earlier version"))
+    if line != _first_line(content):
+        raise ValueError(_refusal(file, "is damaged: its checksum is not that of its content"))
     try:
-        state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+        state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as reason:
-        raise ValueError(f"{file} is damaged ({type(reason).__name__}); delete it to start anew.") from reason
+        raise ValueError(_refusal(file, f"is damaged ({type(reason).__name__})")) from reason
+    if not isinstance(state, dict):
+        raise ValueError(_refusal(file, "is damaged: it holds no training"))
     return state
 
 
+def _first_line(content: bytes) -> bytes:
+    return MAGIC + hashlib.sha256(content).hexdigest().encode() + b"\n"
+
+
+def _refusal(file: Path, trouble: str) -> str:
+    return f"cannot resume: {file} {trouble}; use resume=False to start anew."
+
+
 def write_history(file: Path, history: list[dict[str, Any]]) -> None:
-    """One line of JSON an epoch."""
+    """Write one line of JSON per epoch."""
     write_atomically(file, "".join(json.dumps(row) + "\n" for row in history).encode())

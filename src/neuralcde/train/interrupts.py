@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 
 
@@ -11,11 +13,22 @@ class Interrupts:
     """Ctrl-C as a note that is read between batches, while the context lasts.
 
     Raised where it happens, a KeyboardInterrupt is lost now and then, in native code that calls Python and drops its errors.
-    The second Ctrl-C is raised at once. Signals are left alone outside of the main thread, and where somebody else handles them.
+    The second Ctrl-C is raised at once, unless it is held back. Signals are left alone outside of the main thread, and where
+    somebody else handles them.
     """
 
     def __init__(self) -> None:
         self.asked = False
+        self._held_back = False
+
+    @contextlib.contextmanager
+    def held_back(self) -> Iterator[None]:
+        """No Ctrl-C is raised while the context lasts, the second one included: what is written in it is written as a whole."""
+        self._held_back = True
+        try:
+            yield
+        finally:
+            self._held_back = False
 
     def __enter__(self) -> Interrupts:
         self._ours = (
@@ -27,7 +40,7 @@ class Interrupts:
         return self
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
+        if self.asked and not self._held_back:
             raise KeyboardInterrupt
         self.asked = True
 

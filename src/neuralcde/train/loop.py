@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import time
@@ -20,6 +21,7 @@ from ..solve import SolveError
 from ..tasks import Task
 from .augmentation import drop_channels, jitter_channels
 from .checkpoints import load_state, save_state, write_history
+from .folder_lock import folder_lock
 from .interrupts import Interrupts
 from .processes import Processes
 from .progress import Progress
@@ -47,33 +49,72 @@ def train(
 
     Without validation data the last weights are kept. Ctrl-C ends the training, not the program: the best weights so far are
     kept. With a `folder`, `history.jsonl` and a checkpoint are written after every epoch, and `resume` goes on from it to the
-    same result as if nothing had happened. Under torchrun every process takes its share of each batch, and the first one writes.
+    same result as if nothing had happened. The first checkpoint of a training replaces that of an earlier one; until then the
+    earlier one can be resumed, by a training with its data, model and settings alone. Under torchrun every process takes its
+    share of each batch, and the first one writes.
 
     Parameters
     ----------
     model, task, training, validation, settings
-        What, to what end, on what, judged by what, how. Targets of the data are encoded by the task; with `per_row` data
+        Model, task, training data, validation data, settings. Targets of the data are encoded by the task; with `per_row` data
         there is a target at every observation, and outputs evolve in time.
     folder, resume
         Where history and checkpoint go; whether to go on from the checkpoint there.
+
+    Raises
+    ------
+    ValueError
+        If another training writes to the folder now, or if its checkpoint is damaged or of a training with other data, another
+        model or other settings.
+    TrainingError
+        If there is no finite loss to learn from.
     """
     settings = settings or TrainingSettings()
     together = Processes.current()
     together.same_weights(model)
-    state = TrainingState(model, settings)
     file = None if folder is None else Path(folder) / "checkpoint.pt"
-    kept = together.agree(lambda: load_state(file) if resume and file is not None and file.exists() else None)
-    if file is not None and not resume and together.first:
-        file.unlink(missing_ok=True)  # of an earlier run, which nobody should resume by mistake
-    fingerprint = "" if file is None else _fingerprint(model, task, training, validation)
-    if kept is not None:
-        if kept.pop("fingerprint") != fingerprint:
-            raise ValueError(
-                "cannot resume: data, targets, path or model differ from the run that is to go on; use resume=False, "
-                f"or delete {file}."
-            )
+    with contextlib.nullcontext() if file is None or not together.first else folder_lock(file.parent):
+        state, fingerprint = TrainingState(model, settings), ""
+        if file is not None:
+            fingerprint = _fingerprint(model, task, training, validation)
+            if resume:
+                _resume(state, file, fingerprint, together)
+        _epochs(state, task, training, validation, together, file, fingerprint)
+    model.load_state_dict(state.best)
+    return state.result
+
+
+def _resume(state: TrainingState, file: Path, fingerprint: str, together: Processes) -> None:
+    """Go on from a checkpoint, if there is one, and if it is of a training like this one."""
+    kept = together.agree(lambda: load_state(file) if file.exists() else None)
+    if kept is None:
+        return
+    if kept.pop("fingerprint", "") != fingerprint:
+        raise ValueError(
+            "cannot resume: data, targets, path or model differ from the run that is to go on; use resume=False, "
+            f"or delete {file}."
+        )
+    try:
         state.restore(kept)
-    result, first = state.result, len(state.result.history)
+    except (KeyError, TypeError, AttributeError, RuntimeError) as reason:
+        raise ValueError(
+            f"cannot resume: {file} was written by another version ({reason}); use resume=False to start anew."
+        ) from reason
+    if together.first:  # the run may have been killed after its checkpoint and before its history was written
+        write_history(file.parent / "history.jsonl", state.result.history)
+
+
+def _epochs(
+    state: TrainingState,
+    task: Task,
+    training: PathDataset,
+    validation: PathDataset | None,
+    together: Processes,
+    file: Path | None,
+    fingerprint: str,
+) -> None:
+    """All epochs that are left, each with its validation and its checkpoint."""
+    settings, result, first = state.settings, state.result, len(state.result.history)
     verbose = settings.verbose if together.first else 0
     with Interrupts() as interrupts, Progress(settings.max_epochs, first, verbose=verbose) as progress:
         try:
@@ -88,11 +129,12 @@ def train(
                     row["validation_loss"] = float(task.loss(outputs, targets))
                     row |= {f"validation_{name}": value for name, value in task.metrics(outputs, targets).items()}
                 row["seconds"] = time.perf_counter() - start
-                state.end_epoch(row, task.metric)
-                if file is not None and together.first:
-                    file.parent.mkdir(parents=True, exist_ok=True)
-                    save_state(file, state.to_dict() | {"fingerprint": fingerprint})
-                    write_history(file.parent / "history.jsonl", result.history)
+                with interrupts.held_back():  # an epoch that counts is in the checkpoint
+                    state.end_epoch(row, task.metric)
+                    if file is not None and together.first:
+                        file.parent.mkdir(parents=True, exist_ok=True)
+                        save_state(file, state.to_dict() | {"fingerprint": fingerprint})
+                        write_history(file.parent / "history.jsonl", result.history)
                 progress.epoch(row, task.metric)
                 if together.sum(interrupts.asked)[0]:
                     raise KeyboardInterrupt
@@ -100,8 +142,6 @@ def train(
             if result.best_epoch < 0:
                 raise
             result.interrupted = True
-    model.load_state_dict(state.best)
-    return result
 
 
 @torch.no_grad()

@@ -1,17 +1,33 @@
-"""Files that are whole or not there: one, or several together."""
+"""Files that are whole or not there: one, or several together.
+
+New content is written under a temporary name, `.NAME.TOKEN.part`, and renamed when it is complete. The token is random, because
+the number of a process is not unique: in a container it is often 1. A process locks its temporary files as long as it lives, so
+that `tidy` can tell what a killed process left behind from what a running one still needs.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import re
+import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system: nothing is locked, and nothing is tidied up
+    fcntl = None  # type: ignore[assignment]
+
+PART = re.compile(r"\.(.+\.)?([0-9a-f]{16}|\d+)\.part")  # those of digits alone are of an earlier version
+COMPLETE = ".complete"  # holds files that are on their way into the folder around it
 
 
 def write_atomically(file: Path, content: bytes) -> None:
-    """The file has its old content or all of the new one, whenever the process ends."""
-    part = file.with_name(f".{file.name}.{os.getpid()}.part")
+    """Write a file that has its old content or all of the new content, whenever the process ends."""
+    part, descriptor = _new_part(file.parent, f".{file.name}.", Path.touch)
     try:
         with part.open("wb") as out:
             out.write(content)
@@ -21,19 +37,139 @@ def write_atomically(file: Path, content: bytes) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+    finally:
+        unlock(descriptor)
 
 
 @contextlib.contextmanager
-def staged(folder: Path) -> Iterator[Path]:
-    """A place to write several files; they go to the folder when all are written, in place of those there, or not at all."""
-    new = not folder.exists()
-    part = folder / f".{os.getpid()}.part"
-    part.mkdir(parents=True)
+def staged(folder: Path, *, obsolete: Iterable[str] = ()) -> Iterator[Path]:
+    """Give a temporary folder to write several files into, which then replace those in `folder` together.
+
+    If the process is killed or the body fails before all files are written, `folder` is as it was. When they are written, the
+    temporary folder is renamed to `.complete`, and from then on the new files count: the process moves them into `folder`, and
+    if it is killed between two moves, `tidy` moves the rest. `nc.load` and `neuralcde fit` call `tidy` first, so they find the
+    old files or the new ones. Anyone who cannot write to the folder may find some of both; the digests in `config.json` tell.
+
+    Parameters
+    ----------
+    folder
+        Made if it does not exist.
+    obsolete
+        Files of `folder` that do not belong to the new ones. They are deleted just before the new files count: a kill in between
+        leaves the old files without them, never the new files with them.
+    """
+    with made(folder):
+        part, descriptor = _new_part(folder, ".", Path.mkdir)
+        try:
+            yield part
+            for name in obsolete:
+                (folder / name).unlink(missing_ok=True)
+            _complete(part, folder)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+            unlock(descriptor)
+
+
+def tidy(folder: Path) -> None:
+    """Finish the moves that a killed process began in a folder, and delete the temporary files that it left there.
+
+    Temporary files of running processes stay. So does everything in a folder that cannot be written to.
+    """
+    with contextlib.suppress(OSError):
+        _finish_moves(folder)
+    for part in [path for path in folder.glob(".*.part") if PART.fullmatch(path.name)]:
+        with contextlib.suppress(OSError):  # it is in use, or gone
+            descriptor = lock(part)
+            if descriptor is not None:
+                if part.is_dir():
+                    shutil.rmtree(part, ignore_errors=True)
+                else:
+                    part.unlink(missing_ok=True)
+                os.close(descriptor)
+
+
+@contextlib.contextmanager
+def made(folder: Path) -> Iterator[None]:
+    """Make a folder and its parents; those of them that are empty at the end are removed again."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
     try:
-        yield part
-        for file in sorted(part.iterdir()):
-            file.replace(folder / file.name)
+        yield
     finally:
-        shutil.rmtree(part, ignore_errors=True)
-        if new and not any(folder.iterdir()):
-            folder.rmdir()
+        for path in missing:
+            with contextlib.suppress(OSError):  # not empty
+                path.rmdir()
+
+
+def lock(path: Path, flags: int = os.O_RDONLY) -> int | None:
+    """Lock a file or folder until the returned descriptor is closed or the process ends, in whatever way.
+
+    Returns
+    -------
+    int or None
+        None where the system or the file system has no locks.
+
+    Raises
+    ------
+    BlockingIOError
+        If another process, or another part of this one, has it.
+    FileNotFoundError
+        If it was deleted meanwhile.
+    """
+    if fcntl is None:
+        return None
+    descriptor = os.open(path, flags, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.path.samestat(os.fstat(descriptor), path.stat()):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    except (BlockingIOError, FileNotFoundError):
+        os.close(descriptor)
+        raise
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def unlock(descriptor: int | None) -> None:
+    """Give up what `lock` locked."""
+    if descriptor is not None:
+        os.close(descriptor)
+
+
+def _new_part(folder: Path, prefix: str, make: Callable[[Path], None]) -> tuple[Path, int | None]:
+    """A new temporary file or folder, locked."""
+    while True:
+        part = folder / f"{prefix}{secrets.token_hex(8)}.part"
+        make(part)
+        with contextlib.suppress(
+            BlockingIOError, FileNotFoundError
+        ):  # `tidy` of another process was faster: take another name
+            return part, lock(part)
+
+
+def _complete(part: Path, folder: Path) -> None:
+    """Let the files of `part` count as those of the folder, after those of others who did the same before."""
+    while True:
+        _finish_moves(folder)
+        try:
+            part.replace(folder / COMPLETE)
+        except OSError as reason:
+            if reason.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        else:
+            _finish_moves(folder)
+            return
+
+
+def _finish_moves(folder: Path) -> None:
+    complete = folder / COMPLETE
+    if not complete.is_dir():
+        return
+    with contextlib.suppress(FileNotFoundError):  # another process finished them
+        for file in sorted(complete.iterdir()):
+            with contextlib.suppress(FileNotFoundError):  # another process moved it
+                file.replace(folder / file.name)
+    with contextlib.suppress(OSError):  # another process removed it, or began the next moves
+        complete.rmdir()

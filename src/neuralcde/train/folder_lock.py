@@ -1,0 +1,48 @@
+"""A folder that one run at a time writes to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from .whole_files import lock, made, tidy, unlock
+
+LOCK = ".lock"
+
+
+@contextlib.contextmanager
+def folder_lock(folder: Path) -> Iterator[None]:
+    """Have a folder to oneself; it is made if it does not exist, and what killed runs left there is tidied up.
+
+    The system releases the lock when the process ends, in whatever way. A lock file that a killed process left behind locks
+    nothing. Where the system or the file system has no locks, nobody is kept out.
+
+    Raises
+    ------
+    ValueError
+        If another run has the folder.
+    """
+    file = folder / LOCK
+    with made(folder):
+        descriptor = _lock_file(file)
+        try:
+            tidy(folder)
+            yield
+        finally:
+            file.unlink(missing_ok=True)
+            unlock(descriptor)
+
+
+def _lock_file(file: Path) -> int | None:
+    while True:
+        try:
+            return lock(file, os.O_RDWR | os.O_CREAT)
+        except BlockingIOError:
+            raise ValueError(
+                f"{file.parent} is in use: another run is writing to it. Wait until it ends, or choose another folder."
+            ) from None
+        except FileNotFoundError:  # its owner deleted it between our opening and our locking it
+            if not file.parent.exists():
+                raise

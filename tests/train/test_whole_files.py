@@ -1,0 +1,173 @@
+"""Files that are whole or not there, whatever kills the process that writes them."""
+
+import errno
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import neuralcde as nc
+from neuralcde.train import whole_files
+from neuralcde.train.folder_lock import folder_lock
+from neuralcde.train.whole_files import staged, tidy, write_atomically
+
+
+def killed(work):
+    """Do some work in a forked process that ends by SIGKILL, at the latest when the work is done."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def fitted(seed):
+    X = np.random.default_rng(0).normal(size=(8, 3))
+    return nc.NeuralCDEClassifier(max_epochs=1, hidden=2, width=2, random_state=seed).fit(X, [0, 1] * 4)
+
+
+def test_a_kill_while_a_model_is_saved_leaves_the_old_one_or_the_new_one(tmp_path):
+    """Killed before the first rename, the second, ...: three files are written, made to count together, and moved."""
+    old, new = fitted(0), fitted(1)
+    weights = [model.module_.readout.weight.tolist() for model in (old, new)]
+    replace = Path.replace
+    found = []
+    for moment in range(8):
+        folder = tmp_path / str(moment)
+        old.save(folder)
+
+        def mortal(path, target, left=[moment]):  # noqa: B006
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            left[0] -= 1
+            return replace(path, target)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Path, "replace", mortal)
+            killed(lambda folder=folder: new.save(folder))
+        found.append(weights.index(nc.load(folder).module_.readout.weight.tolist()))
+    assert found == [0] * 4 + [1] * 4
+    new.save(folder)
+    assert names(folder) == ["config.json", "model.safetensors", "preprocess.json"]
+
+
+def test_a_mixed_folder_that_nobody_can_mend_is_noticed(tmp_path, monkeypatch):
+    """As on a read-only disk, to which a folder was copied between two moves."""
+    fitted(0).save(tmp_path / "old")
+    fitted(1).save(tmp_path / "new")
+    (tmp_path / "old" / ".complete").mkdir()
+    (tmp_path / "new" / "config.json").rename(tmp_path / "old" / ".complete" / "config.json")
+    (tmp_path / "new" / "model.safetensors").rename(tmp_path / "old" / "model.safetensors")
+
+    def read_only(*_):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "replace", read_only)
+    with pytest.raises(
+        ValueError, match=r"is damaged: model\.safetensors is not the one that config\.json was written"
+    ):
+        nc.load(tmp_path / "old")
+
+
+def test_processes_of_the_same_number_do_not_meet(tmp_path, monkeypatch):
+    """In a container every run is process 1, and one that was killed left its folder behind."""
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    (tmp_path / ".1.part").mkdir()
+    with staged(tmp_path) as part:
+        (part / "a").write_text("new")
+    assert (tmp_path / "a").read_text() == "new"
+
+
+def test_what_killed_processes_left_goes_and_what_running_ones_need_stays(tmp_path):
+    def interrupted():
+        with staged(tmp_path) as part:
+            write_atomically(part / "a", b"lost")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    killed(interrupted)
+    (tmp_path / ".12.part").mkdir()  # as an earlier version called them
+    (tmp_path / ".checkpoint.pt.7.part").write_bytes(b"lost")
+    (tmp_path / ".mine.part").write_bytes(b"of somebody else")
+    assert len(names(tmp_path)) == 4
+    with staged(tmp_path) as part:
+        write_atomically(part / "b", b"new")
+        tidy(tmp_path)
+        assert names(tmp_path) == sorted([part.name, ".mine.part"])
+    assert names(tmp_path) == [".mine.part", "b"]
+
+
+def test_a_failure_leaves_no_folder_that_was_not_there(tmp_path):
+    with pytest.raises(OSError, match="full"), staged(tmp_path / "a" / "b"):
+        raise OSError("full")
+    with pytest.raises(OSError, match="full"), folder_lock(tmp_path / "a" / "b"):
+        raise OSError("full")
+    assert names(tmp_path) == []
+
+
+def test_what_is_obsolete_goes_with_the_old_files(tmp_path):
+    write_atomically(tmp_path / "page", b"old")
+    with pytest.raises(OSError, match="full"), staged(tmp_path, obsolete=["page"]):
+        raise OSError("full")
+    assert names(tmp_path) == ["page"]
+    with staged(tmp_path, obsolete=["page"]) as part:
+        write_atomically(part / "model", b"new")
+    assert names(tmp_path) == ["model"]
+
+
+@pytest.fixture
+def locked(tmp_path):
+    """A folder, and the process that has its lock."""
+    folder = tmp_path / "run"
+    ready, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            with folder_lock(folder):
+                os.write(write, b".")
+                signal.pause()
+        finally:
+            os._exit(1)
+    os.read(ready, 1)
+    yield folder, child
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    os.close(ready)
+    os.close(write)
+
+
+def test_a_folder_is_locked_until_its_process_is_dead(locked):
+    folder, process = locked
+    message = rf"{folder} is in use: another run is writing to it\. Wait .* or choose another folder"
+    with pytest.raises(ValueError, match=message), folder_lock(folder):
+        pass
+    os.kill(process, signal.SIGKILL)
+    os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)  # the fixture reaps it
+    assert names(folder) == [".lock"]
+    with folder_lock(folder), pytest.raises(ValueError, match="in use"), folder_lock(folder):
+        pass
+    assert names(folder) == []
+
+
+def test_file_systems_without_locks(tmp_path, monkeypatch):
+    """Nobody is kept out, and nothing is tidied up that somebody may need."""
+
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(whole_files.fcntl, "flock", refuse)
+    (tmp_path / ".7.part").mkdir()
+    with folder_lock(tmp_path), folder_lock(tmp_path), staged(tmp_path) as part:
+        write_atomically(part / "a", b"new")
+    monkeypatch.setattr(whole_files, "fcntl", None)
+    with folder_lock(tmp_path), folder_lock(tmp_path), staged(tmp_path) as part:
+        write_atomically(part / "b", b"new")
+    assert names(tmp_path) == [".7.part", "a", "b"]
