@@ -137,7 +137,9 @@ def _mean_of_each(values: NDArray[Any], counts: NDArray[Any]) -> NDArray[Any]:
 
 def _machine(estimator: PathEstimator, held: IrregularSeries) -> dict[str, Any]:
     with torch.no_grad():
-        engine = estimator.module_.solve(estimator._path(held[:1])).stats.engine
+        prepared = estimator.preparation_.series(held[:1])
+        path = estimator.preparation_.path(prepared).to(estimator.device)
+        engine = estimator.module_.solve(path).stats.engine
     return {
         "engine": engine,
         "threads": torch.get_num_threads(),
