@@ -106,8 +106,8 @@ def as_targets(
     unknown = np.asarray(missing_targets(targets).reshape(len(targets), -1).any(1))
     if not may_miss and unknown.any():
         raise ValueError(
-            f"Input y contains NaN or None: series {ragged.series_name(series.ids, int(unknown.argmax()))} has no target, nor have "
-            f"{int(unknown.sum()) - 1} others of {len(series)}; leave such series out."
+            f"Input y contains NaN or None: series {ragged.series_name(series.ids, int(unknown.argmax()))} has no target "
+            f"({int(unknown.sum())} of {len(series)} series); leave such series out."
         )
     return targets
 

@@ -41,7 +41,7 @@ class OrNull:
 
 
 Shape = Leaf | Each | OrNull | list[Any] | dict[str, Any]
-"""A leaf; `[shape]`, a list of such; `{name: shape}`, an object with these names and perhaps more."""
+"""A leaf; `[shape]`, a list of such, and `[]` one of anything; `{name: shape}`, an object with these names and perhaps more."""
 
 
 def _is_text(value: Any) -> bool:
@@ -59,6 +59,7 @@ def _is_whole(value: Any) -> bool:
 TEXT = Leaf("text", _is_text)
 TRUTH = Leaf("true or false", lambda value: isinstance(value, bool))
 WHOLE = Leaf("a whole number of at least 0", _is_whole)
+COUNT = Leaf("a whole number of at least 1", lambda value: _is_whole(value) and value > 0)
 FINITE = Leaf("a finite number", is_finite)
 POSITIVE = Leaf("a positive finite number", lambda value: is_finite(value) and value > 0)
 NOT_NEGATIVE = Leaf("a finite number of at least 0", lambda value: is_finite(value) and value >= 0)
@@ -102,7 +103,7 @@ def check_shape(value: Any, shape: Shape, where: str = "") -> None:
     elif isinstance(shape, list):
         if not isinstance(value, list):
             refuse("a list")
-        for position, item in enumerate(value):
+        for position, item in enumerate(value if shape else ()):
             check_shape(item, shape[0], f"{where}[{position}]")
     else:
         if not isinstance(value, dict):

@@ -348,10 +348,11 @@ def _check_finite(outputs: Tensor, series: IrregularSeries, *, per_row: bool = F
         return
     found = wrong.nonzero()[:, 0].cpu()
     found = ragged.series_of_rows(series.offsets)[found] if per_row else found
+    count = len(set(found.tolist()))
     raise ValueError(
-        f"X: the model's output for series {ragged.series_name(series.ids, int(found[0]))} is not finite, nor is that for "
-        f"{len(set(found.tolist())) - 1} others of {len(series)}. Look for values there that are far beyond those of the training series; if there "
-        "are none, fit again with clip=1.0 or a smaller learning_rate."
+        f"X: the model's output for series {ragged.series_name(series.ids, int(found[0]))} is not finite ({count} of {len(series)} "
+        "series). Look for values there that are far beyond those of the training series; if there are none, fit again with clip=1.0 "
+        "or a smaller learning_rate."
     )
 
 

@@ -138,7 +138,11 @@ def load(folder: str | Path, *, device: str = "cpu") -> PathEstimator:
             setattr(estimator, name, value)
         with torch.device("meta"):  # sizes without memory: the file may ask for any, and has the weights for one
             module = new_module(vars(estimator), preparation, task)
-        _check_weights(module, weights)
+        _check_sizes(module, weights)
+    with damage_named(folder / "model.safetensors"):
+        for name, value in weights.items():
+            if value.dtype != torch.float32 or not bool(value.isfinite().all()):
+                raise ValueError(f"{name} is not made of finite float32 numbers.")
     module.load_state_dict(weights, assign=True)
     estimator.task_, estimator.preparation_, estimator.module_ = task, preparation, module.to(device)
     estimator.history_, estimator.best_epoch_ = config["history"], config["best_epoch"]
@@ -185,7 +189,9 @@ def _check_history(history: list[dict[str, Any]], best: int, task: Task) -> None
         needed |= {"validation_loss", f"validation_{task.metric}"}
     for position, row in enumerate(history):
         if not needed <= set(row) or row["epoch"] != position:
-            raise ValueError(f"history[{position}] is {reprlib.repr(row)}, expected epoch {position} with {needed}.")
+            raise ValueError(
+                f"history[{position}] is {reprlib.repr(row)}, expected epoch {position} with {sorted(needed)}."
+            )
 
 
 def _array(given: dict[str, Any]) -> dict[str, Any]:
@@ -201,16 +207,13 @@ def _array(given: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _check_weights(module: PathModel, weights: dict[str, torch.Tensor]) -> None:
-    """Refuse weights that are not those of the module: other names, sizes or types, or numbers that are not finite."""
+def _check_sizes(module: PathModel, weights: dict[str, torch.Tensor]) -> None:
+    """Refuse weights that are not those of the module: other names or sizes."""
     wanted = {name: tuple(value.shape) for name, value in module.state_dict().items()}
     found = {name: tuple(value.shape) for name, value in weights.items()}
     for name in sorted(wanted.keys() | found.keys()):
         if wanted.get(name) != found.get(name):
             raise ValueError(
-                f"it describes a model with {name} of shape {wanted.get(name, 'none')}, but in model.safetensors it has the shape "
+                f"it describes a model with {name} of shape {wanted.get(name, 'none')}, but model.safetensors holds it with shape "
                 f"{found.get(name, 'none')}."
             )
-    for name, value in weights.items():
-        if value.dtype != torch.float32 or not bool(value.isfinite().all()):
-            raise ValueError(f"{name} in model.safetensors is not made of finite float32 numbers.")

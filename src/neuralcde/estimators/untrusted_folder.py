@@ -90,7 +90,8 @@ def damage_named(file: Path) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError, RuntimeError) as reason:
-        raise ValueError(f"{file} is damaged: {reason}") from reason
+        why = str(reason)  # which may quote the file at length
+        raise ValueError(f"{file} is damaged: {why if len(why) <= 500 else why[:500] + ' ...'}") from reason
 
 
 def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
