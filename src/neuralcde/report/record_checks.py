@@ -12,7 +12,7 @@ from torch import Tensor
 from ..estimators.json_shapes import (
     COUNT,
     DIGEST,
-    FINITE,
+    MODERATE,
     NOT_NEGATIVE,
     SHARE,
     TEXT,
@@ -30,7 +30,7 @@ from ..series.arrays import Rows, check_finite, check_increasing, check_static
 from ..tasks import BinaryTask, MulticlassTask, RegressionTask, is_finite
 from .summary import QUANTILES
 
-DISTRIBUTION = {"quantiles": [FINITE], "edges": [FINITE], "counts": [WHOLE], "logarithmic": TRUTH}
+DISTRIBUTION = {"quantiles": [MODERATE], "edges": [MODERATE], "counts": [WHOLE], "logarithmic": TRUTH}
 COLUMNS = [{"name": TEXT, "missing": SHARE}]
 ROLE = one_of("surest", "typical", "worst")
 ID = Leaf("text or a number", lambda value: TEXT.fits(value) or is_finite(value))
@@ -84,14 +84,14 @@ def _check_distribution(found: dict[str, Any], where: str) -> None:
         raise ValueError(f"{where}.quantiles are not {len(QUANTILES)} numbers that rise.")
     if not found["counts"] or len(edges) != len(found["counts"]) + 1 or edges != sorted(set(edges)):
         raise ValueError(f"{where}: edges are not the bounds of {len(found['counts'])} counts.")
-    if found["logarithmic"] and edges[0] <= 0:
+    if found["logarithmic"] and edges[0] < 1e-100:
         raise ValueError(f"{where} is logarithmic, but its edges start at {edges[0]}.")
 
 
 def _check_targets(found: list[Any], where: str, estimator: PathEstimator) -> None:
     """A count for each class or label; for each number quantiles, or none where no target is known."""
     task = estimator.task_
-    check_shape(found, [[FINITE]] if isinstance(task, RegressionTask) else [WHOLE], where)
+    check_shape(found, [[MODERATE]] if isinstance(task, RegressionTask) else [WHOLE], where)
     wanted = len(task.classes) if isinstance(task, BinaryTask | MulticlassTask) else task.outputs
     if len(found) != wanted:
         raise ValueError(f"{where} has {len(found)} entries for {wanted} classes, labels or targets.")

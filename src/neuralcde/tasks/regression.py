@@ -16,6 +16,8 @@ from torch.nn import functional
 
 from .task import Task, is_finite
 
+TOO_LARGE = "the numbers in y are too large or too small to be squared; change their unit."
+
 
 @dataclass(frozen=True, eq=False)
 class RegressionTask(Task):
@@ -41,6 +43,10 @@ class RegressionTask(Task):
             raise ValueError(f"means and scales must be finite numbers, got {reprlib.repr(parts)}.")
         if len(self.means) != len(self.scales) or not min(self.scales) > 0:
             raise ValueError(f"scales must be positive, one for each of the means, got {reprlib.repr(parts)}.")
+        if not all(abs(mean) < 1e150 for mean in self.means) or not all(
+            1e-150 < scale < 1e150 for scale in self.scales
+        ):
+            raise ValueError(TOO_LARGE)
         if not isinstance(self.flat, bool) or (self.flat and len(self.means) > 1):
             raise ValueError(f"flat={reprlib.repr(self.flat)} does not fit {len(self.means)} targets.")
 
@@ -96,6 +102,7 @@ def regression_task(y: Any) -> RegressionTask:
     with np.errstate(over="ignore", invalid="ignore"):
         means, scales = np.nanmean(columns, axis=0), np.nanstd(columns, axis=0)
     differ = np.nanmax(columns, axis=0) > np.nanmin(columns, axis=0)
-    if not (np.isfinite(means) & np.isfinite(scales)).all() or (differ & (scales == 0)).any():
-        raise ValueError("the numbers in y are too large or too small to be squared; change their unit.")
-    return RegressionTask(tuple(means.tolist()), tuple(np.where(scales > 0, scales, 1.0).tolist()), flat)
+    scales = np.where(differ, scales, 1.0)
+    if not np.isfinite([means, scales]).all() or (scales == 0).any():
+        raise ValueError(TOO_LARGE)
+    return RegressionTask(tuple(means.tolist()), tuple(scales.tolist()), flat)
