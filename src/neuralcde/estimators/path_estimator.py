@@ -220,8 +220,9 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         """Targets that are known, and the predictions for them."""
         series = as_series(self, X)
         targets = as_targets(y, series, by_id=series is X, per_row=self.per_row)
-        known = _known(targets) if self.per_row else slice(None)
-        return targets[known], self.predict(X)[known]
+        if not self.per_row:
+            return targets, self.predict(X)
+        return _known_targets(targets), self.predict(X)[_known(targets)]
 
     def read_long(self, frame: Any, *, duplicates: Literal["error", "mean", "last"] = "error") -> IrregularSeries:
         """Series of a new long table, read as the one that was fitted: the same columns, categories and unit of time."""
