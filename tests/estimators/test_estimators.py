@@ -17,6 +17,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
 import neuralcde as nc
+from neuralcde.estimators import modules
 
 FAST = {"max_epochs": 15, "hidden": 6, "width": 8, "depth": 1, "learning_rate": 1e-2, "random_state": 0}
 
@@ -305,13 +306,13 @@ def test_what_was_fitted_is_saved_whatever_is_set_later(tmp_path):
 
 def test_the_seed_decides_in_threads_too(monkeypatch):
     X = np.random.default_rng(0).normal(size=(12, 4)).cumsum(1)
-    make = nc.NeuralCDEClassifier._new_module
+    make = modules.new_module
 
-    def slowly(self, channels):
+    def slowly(*parts):
         time.sleep(0.005)  # between the seed and what it is for
-        return make(self, channels)
+        return make(*parts)
 
-    monkeypatch.setattr(nc.NeuralCDEClassifier, "_new_module", slowly)
+    monkeypatch.setattr(modules, "new_module", slowly)
 
     def weights(_):
         clf = nc.NeuralCDEClassifier(max_epochs=1, hidden=4, width=4, random_state=0).fit(X, np.arange(12) % 2)

@@ -36,7 +36,7 @@ def test_an_index_that_repeats_is_named():
         as_targets(y, series)
 
 
-@pytest.mark.parametrize("gone", [float("nan"), None], ids=["NaN", "None"])
+@pytest.mark.parametrize("gone", [float("nan"), None, pd.NA, pd.NaT], ids=["NaN", "None", "NA", "NaT"])
 @pytest.mark.parametrize("kind", [list, pd.Series, lambda y: dict(enumerate(y))], ids=["list", "pandas", "mapping"])
 def test_a_missing_label_is_no_class(kind, gone):
     y = ["up" if rises else "down" for rises in RISES]
@@ -265,3 +265,90 @@ def test_targets_that_cannot_be_written_to():
     fixed = np.array([1.0, 2.0])
     fixed.flags.writeable = False
     assert regression_task(fixed).encode(fixed).tolist() == [[-1.0], [1.0]]
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "boolean", "Float64", "string"])
+@pytest.mark.parametrize("estimator", [nc.NeuralCDEClassifier, nc.NeuralCDERegressor])
+def test_nullable_columns_of_pandas_are_targets(estimator, dtype):
+    """Of series none may be missing; of rows those count that are known."""
+    numbers = pd.Series(RISES.astype(int)).astype(dtype)
+    if dtype == "string" and estimator is nc.NeuralCDERegressor:
+        numbers = numbers.map({"0": "low", "1": "high"}).astype(dtype)
+        with pytest.raises(ValueError, match="y must be numbers"):
+            estimator(**FAST).fit(WALKS, numbers)
+        return
+    whole = estimator(**FAST).fit(WALKS, numbers)
+    plain = estimator(**FAST).fit(WALKS, numbers.to_numpy(dtype=str if dtype == "string" else float))
+    np.testing.assert_array_equal(whole.predict(WALKS).astype(float), plain.predict(WALKS).astype(float))
+    numbers[5] = pd.NA
+    with pytest.raises(ValueError, match=r"y contains NaN or None: series 5 has no target \(1 of 40 series\)"):
+        estimator(**FAST).fit(WALKS, numbers)
+    rows = numbers.repeat(12).reset_index(drop=True)
+    known = estimator(per_row=True, **FAST).fit(WALKS, rows)
+    expected = [None if gone else y for y, gone in zip(rows, rows.isna(), strict=True)]
+    again = estimator(per_row=True, **FAST).fit(WALKS, expected)
+    np.testing.assert_array_equal(known.predict(WALKS), again.predict(WALKS))
+    assert np.isfinite(known.score(WALKS, rows))
+
+
+def test_missing_entries_of_several_targets_are_named():
+    frame = pd.DataFrame({"a": RISES, "b": ~RISES}).astype("Int64")
+    frame.loc[7, "b"] = pd.NA
+    for estimator in (nc.NeuralCDEClassifier, nc.NeuralCDERegressor):
+        with pytest.raises(ValueError, match="series 7 has no target"):
+            estimator(**FAST).fit(WALKS, frame)
+
+
+@pytest.mark.parametrize("gone", [np.nan, None, pd.NA], ids=repr)
+@pytest.mark.parametrize("estimator", [nc.NeuralCDEClassifier, nc.NeuralCDERegressor])
+def test_rows_without_any_known_target_are_refused(estimator, gone):
+    with pytest.raises(ValueError, match="y has no known target: all of its 480 rows are NaN or None"):
+        estimator(per_row=True, **FAST).fit(WALKS, [gone] * 480)
+
+
+@pytest.mark.parametrize("per_row", [False, True], ids=["series", "rows"])
+@pytest.mark.parametrize("estimator", [nc.NeuralCDEClassifier, nc.NeuralCDERegressor])
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        (1 + 2j, r"complex.*expected numbers, text, or True and False.*y\.real"),
+        (np.datetime64("2026-01-01"), r"datetime64.*expected numbers.*Count from a first date"),
+        (np.timedelta64(3, "h"), r"timedelta64.*expected numbers.*Count from a first date"),
+        (pd.Timestamp("2026-01-01"), r"Timestamp.*expected numbers.*Count from a first date"),
+        (datetime.date(2026, 1, 1), r"a date; expected numbers.*Count from a first date"),
+        (b"up", r"\|S2; expected numbers.*y\.astype\(str\)"),
+        ({"a": 1}, r"a dict; expected numbers"),
+    ],
+    ids=lambda x: type(x).__name__,
+)
+def test_targets_of_a_strange_kind_are_refused(estimator, per_row, target, words):
+    with pytest.raises(ValueError, match=rf"^y .*{words}"):
+        estimator(per_row=per_row, **FAST).fit(WALKS, [target] * (480 if per_row else 40))
+
+
+def test_text_beside_numbers_is_refused():
+    y = np.array(["up", 1] * 20, dtype=object)
+    with pytest.raises(ValueError, match=r"y mixes kinds of targets, e\.g\. 1 and 'up'; make them one"):
+        nc.NeuralCDEClassifier(**FAST).fit(WALKS, y)
+
+
+@pytest.mark.parametrize("y", [5, "up", iter([1, 2])], ids=["number", "text", "iterator"])
+def test_rows_need_more_than_one_target(y):
+    with pytest.raises(ValueError, match=r"y is a \w+; per_row=True needs a target for each of the 480 rows"):
+        nc.NeuralCDEClassifier(per_row=True, **FAST).fit(WALKS, y)
+
+
+def test_ragged_targets_are_named():
+    with pytest.raises(ValueError, match="y cannot be read as an array of targets, it is a list"):
+        nc.NeuralCDEClassifier(**FAST).fit(WALKS, [[1], [1, 2]] * 20)
+
+
+@pytest.mark.parametrize("per_row", [False, True], ids=["series", "rows"])
+def test_outputs_that_are_no_numbers_are_no_predictions(per_row):
+    """Without the check NaN would be the first class, and infinity the second."""
+    clf = nc.NeuralCDEClassifier(per_row=per_row, **FAST).fit(WALKS, np.repeat(RISES, 12) if per_row else RISES)
+    with torch.no_grad():
+        clf.module_.readout.bias.fill_(torch.nan)
+    for predict in (clf.predict, clf.predict_proba, lambda X: clf.predict_proba_at(X, [2.0])):
+        with pytest.raises(ValueError, match=r"output for series 0 is not finite \(40 of 40 series\)"):
+            predict(WALKS)

@@ -4,6 +4,7 @@ import dataclasses
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn import metrics
@@ -133,3 +134,47 @@ def test_wrong_targets_are_named():
         task_from_config({"kind": "ranking"})
     assert missing_targets(np.array(["a", None, NAN], dtype=object)).tolist() == [False, True, True]
     assert missing_targets(np.array([1, 2])).tolist() == [False, False]
+    assert missing_targets(np.array([pd.NA, pd.NaT, 0, "", [NAN]], dtype=object)).tolist() == [True, True, *[False] * 3]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"kind": ["binary"]},
+        {"kind": "binary"},
+        {"kind": "binary", "classes": ["a", "b"], "colour": 1},
+        {"kind": "binary", "classes": ["a", "b", "c"]},
+        {"kind": "binary", "classes": "ab"},
+        {"kind": "binary", "classes": ["a", "a"]},
+        {"kind": "binary", "classes": ["a", 1]},
+        {"kind": "binary", "classes": [True, 2]},
+        {"kind": "binary", "classes": [0, NAN]},
+        {"kind": "binary", "classes": [[0], [1]]},
+        {"kind": "binary", "classes": ["a", "b"], "positive_weight": "much"},
+        {"kind": "binary", "classes": ["a", "b"], "positive_weight": -1.0},
+        {"kind": "multiclass", "classes": []},
+        {"kind": "multiclass", "classes": ["a", "b", "c"], "weights": [1.0, 2.0]},
+        {"kind": "multiclass", "classes": ["a", "b", "c"], "weights": [1.0, 2.0, float("inf")]},
+        {"kind": "multilabel", "labels": 0},
+        {"kind": "multilabel", "labels": True},
+        {"kind": "multilabel", "labels": 2, "positive_weights": [1.0]},
+        {"kind": "regression", "means": [0.0], "scales": [0.0]},
+        {"kind": "regression", "means": [0.0], "scales": [1e200]},
+        {"kind": "regression", "means": [NAN], "scales": [1.0]},
+        {"kind": "regression", "means": [10**400], "scales": [1.0]},
+        {"kind": "regression", "means": [0.0, 1.0], "scales": [1.0], "flat": False},
+        {"kind": "regression", "means": [0.0, 1.0], "scales": [1.0, 1.0]},
+        {"kind": "regression", "means": [0.0], "scales": [1.0], "flat": "yes"},
+        {"kind": "regression", "means": 0.0, "scales": 1.0},
+    ],
+    ids=str,
+)
+def test_what_describes_no_task_is_refused(config):
+    with pytest.raises(ValueError, match=r"task|classes|weight|labels|means|scales|flat|numbers in y"):
+        task_from_config(config)
+
+
+def test_a_number_that_never_changes_has_a_scale_of_one():
+    assert regression_task([0.1] * 7).scales == (1.0,)
+    with pytest.raises(ValueError, match="too large or too small to be squared"):
+        regression_task([1e308] * 7)

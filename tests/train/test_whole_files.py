@@ -171,3 +171,15 @@ def test_file_systems_without_locks(tmp_path, monkeypatch):
     with folder_lock(tmp_path), folder_lock(tmp_path), staged(tmp_path) as part:
         write_atomically(part / "b", b"new")
     assert names(tmp_path) == [".7.part", "a", "b"]
+
+
+def test_a_link_in_place_of_the_folder_of_moves_leads_nowhere(tmp_path):
+    """Files that are not ours to move stay where they are."""
+    elsewhere, folder = tmp_path / "elsewhere", tmp_path / "model"
+    elsewhere.mkdir()
+    folder.mkdir()
+    (elsewhere / "key").write_text("secret")
+    (folder / ".complete").symlink_to(elsewhere)
+    tidy(folder)
+    assert (elsewhere / "key").read_text() == "secret"
+    assert not (folder / "key").exists()

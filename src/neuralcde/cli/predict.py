@@ -35,6 +35,7 @@ def predict(
         Show where an error happened.
     """
     from ..estimators import load  # here, so that --help does not wait for torch
+    from ..solve import SolveError
     from .labelled import refuse_text_among_numbers
     from .options import read_config
     from .predictions import prediction_table
@@ -51,10 +52,11 @@ def predict(
     refuse_text_among_numbers(frame, table, channels)
     try:
         series = estimator.read_long(frame, duplicates=duplicates or config.get("duplicates", "error"))
-    except (TypeError, ValueError) as reason:
+        outputs = estimator._outputs(series)
+    except (SolveError, TypeError, ValueError) as reason:
         raise WrongUseError(f"{table}: {in_options(reason)}") from reason
     label = config.get("label", "prediction")
-    found = prediction_table(estimator, series, estimator._outputs(series), form.id, label)
+    found = prediction_table(estimator, series, outputs, form.id, label)
     if out is None:
         sys.stdout.write(found.write_csv())
     else:

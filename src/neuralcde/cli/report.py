@@ -20,9 +20,14 @@ def report(folder: Path, *, debug: bool = False) -> None:
     """
     from ..report.page import write_page  # here, so that --help does not wait for torch
     from ..report.run import read_run
+    from ..solve import SolveError
 
     try:
         run = read_run(folder)
     except (FileNotFoundError, ValueError) as reason:
         raise WrongUseError(str(reason)) from reason
-    print(f"report: {write_page(run, folder / 'report.html')}")
+    try:
+        page = write_page(run, folder / "report.html")
+    except (SolveError, ValueError) as reason:  # the model has no outputs for its own examples
+        raise WrongUseError(f"{folder} cannot be reported: {reason}") from reason
+    print(f"report: {page}")

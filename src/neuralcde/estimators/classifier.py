@@ -9,9 +9,12 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
 
-from ..tasks import BinaryTask, MulticlassTask, MultilabelTask, classification_task
-from .path_estimator import ModelName, PathEstimator, with_parameters
+from ..tasks import BinaryTask, MulticlassTask, MultilabelTask, check_class_weight, classification_task
+from ..train import TrainingSettings
+from .parameters import ModelName
+from .path_estimator import PathEstimator, with_parameters
 from .preparation import Scheme
 
 
@@ -42,6 +45,7 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
     ['slow', 'fast']
     """
 
+    _tasks = BinaryTask, MulticlassTask, MultilabelTask
     task_: BinaryTask | MulticlassTask | MultilabelTask
 
     def __init__(
@@ -105,13 +109,22 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
         )
         self.class_weight = class_weight
 
+    def _check_parameters(self) -> TrainingSettings:
+        check_class_weight(self.class_weight)
+        return super()._check_parameters()
+
     def _make_task(self, targets: NDArray[Any]) -> BinaryTask | MulticlassTask | MultilabelTask:
         check_classification_targets(targets)
         task = classification_task(targets, self.class_weight)
         if isinstance(task, MulticlassTask) and len(task.classes) < 2:
             raise ValueError(f"Classifier can't train when only one class is present: y is always {task.classes[0]!r}.")
-        self.classes_ = np.arange(task.labels) if isinstance(task, MultilabelTask) else np.unique(targets)
         return task
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The classes in the order of `predict_proba`; of several labels their positions."""
+        check_is_fitted(self, "module_")  # which raises an AttributeError, so that hasattr says no
+        return np.arange(self.task_.labels) if isinstance(self.task_, MultilabelTask) else np.array(self.task_.classes)
 
     def _strata(self, targets: NDArray[Any], count: int) -> NDArray[Any] | None:
         if targets.ndim > 1:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import reprlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,20 +16,35 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from ..series import IrregularSeries, ragged
 from ..tasks import missing_targets
 
+OF_ARRAYS = ("n_features_in_", "feature_names_in_")  # what scikit-learn notes of an array or a data frame
+DATES = 'Count from a first date: (y - y.min()) / np.timedelta64(1, "D"); or make dates labels: y.astype(str).'
 NOT_NUMBERS = (nw.String, nw.Categorical, nw.Enum, nw.Datetime, nw.Date, nw.Time, nw.Duration)
 
 
-def as_series(estimator: Any, X: Any, *, reset: bool) -> IrregularSeries:
+def as_series(estimator: Any, X: Any) -> IrregularSeries:
     """An `IrregularSeries` as it is; an array (series, steps, channels), or (series, steps) of one channel, NaN for missing.
 
-    Arrays are checked as scikit-learn does it; with `reset` the estimator notes their shape.
+    Arrays are checked as scikit-learn does it, and against those that the estimator was fitted on.
     """
+    return _read(estimator, X, reset=False)
+
+
+def as_training_series(estimator: Any, X: Any) -> tuple[IrregularSeries, dict[str, Any]]:
+    """The same before a fit, and what scikit-learn notes of an array: `n_features_in_`, `feature_names_in_`.
+
+    Scikit-learn notes it on the estimator at once. A copy takes the notes, so that they come with the rest of what was fitted.
+    """
+    notes = copy.copy(estimator)
+    for name in OF_ARRAYS:
+        vars(notes).pop(name, None)
+    series = _read(notes, X, reset=True)
+    return series, {name: value for name, value in vars(notes).items() if name in OF_ARRAYS}
+
+
+def _read(estimator: Any, X: Any, *, reset: bool) -> IrregularSeries:
     if isinstance(X, IrregularSeries):
         if len(X) == 0:
             raise ValueError("X has no series; expected at least one.")
-        if reset:  # what an array looked like that it was fitted on before
-            vars(estimator).pop("n_features_in_", None)
-            vars(estimator).pop("feature_names_in_", None)
         return X
     try:
         values = validate_data(
@@ -79,17 +96,18 @@ def as_targets(
     if per_row:
         return _targets_of_rows(y, series)
     targets = _as_array(y)
-    if not may_miss and targets.dtype == object and targets.ndim == 1 and missing_targets(targets).any():
-        first = int(missing_targets(targets).argmax())
-        raise ValueError(
-            f"y contains NaN or None: series {ragged.series_name(series.ids, first)} has no target; leave such series out."
-        )
     if targets.ndim == 2 and targets.shape[1] == 1:
         targets = column_or_1d(targets, warn=True)
     if targets.ndim == 0 or len(targets) != len(series):
         raise ValueError(
             f"Found input variables with inconsistent numbers of samples: {len(series)} series, "
             f"{len(targets) if targets.ndim else 'no'} targets. Give y one target a series, or a mapping from id to target."
+        )
+    unknown = np.asarray(missing_targets(targets).reshape(len(targets), -1).any(1))
+    if not may_miss and unknown.any():
+        raise ValueError(
+            f"Input y contains NaN or None: series {ragged.series_name(series.ids, int(unknown.argmax()))} has no target "
+            f"({int(unknown.sum())} of {len(series)} series); leave such series out."
         )
     return targets
 
@@ -122,16 +140,62 @@ def _looked_up(y: Any, ids: list[Any], *, from_table: bool) -> Any:
 
 
 def _as_array(y: Any) -> NDArray[Any]:
-    """Numpy's array of targets; NaN and None beside text stay what they are, where numpy would write 'nan' and 'None'."""
-    targets = np.asarray(y)
-    if targets.dtype.kind in "US":
+    """Numbers, text or truth values; where some are missing beside what is not a number, an array of objects with None for them."""
+    try:
+        targets = np.asarray(y)
+    except (TypeError, ValueError) as reason:
+        raise ValueError(f"y cannot be read as an array of targets, it is a {type(y).__name__}: {reason}") from reason
+    if targets.dtype.kind in "US":  # numpy writes 'nan' and 'None' beside text
         items = np.asarray(y, dtype=object)
-        return items if missing_targets(items).any() else targets
+        targets = items if missing_targets(items).any() else targets
+    if targets.dtype != object:
+        _check_kind(targets.dtype)
+        return targets
+    missing = missing_targets(targets)
+    known = targets[~missing].tolist()
+    kinds = {_kind(item) for item in known}
+    if len(kinds) > 1:
+        examples = " and ".join(repr(next(item for item in known if _kind(item) == kind)) for kind in sorted(kinds))
+        raise ValueError(f"y mixes kinds of targets, e.g. {examples}; make them one, e.g. y.astype(str).")
+    if known:
+        _check_kind(np.asarray(known).dtype)
+    if not missing.any():
+        return np.asarray(targets.tolist())
+    targets = targets.copy()
+    targets[missing] = None
     return targets
+
+
+def _kind(item: Any) -> str:
+    """Text, number, or the name of the type of what is neither."""
+    if isinstance(item, str):
+        return "text"
+    if isinstance(item, bool | int | float | complex | np.bool_ | np.number):
+        return "number"
+    raise ValueError(
+        f"y holds {reprlib.repr(item)}, a {type(item).__name__}; expected numbers, text, or True and False.{_advice(item)}"
+    )
+
+
+def _advice(item: Any) -> str:
+    return f" {DATES}" if hasattr(item, "year") or hasattr(item, "total_seconds") else ""
+
+
+def _check_kind(dtype: np.dtype[Any]) -> None:
+    if dtype.kind in "biufUO":
+        return
+    fixes = {"c": "Give their real part, y.real, or their size, abs(y).", "M": DATES, "m": DATES}
+    raise ValueError(
+        f"y is of type {dtype}; expected numbers, text, or True and False. {fixes.get(dtype.kind, 'Convert it: y.astype(str).')}"
+    )
 
 
 def _targets_of_rows(y: Any, series: IrregularSeries) -> NDArray[Any]:
     rows = len(series.times)
+    if not hasattr(y, "__len__") or isinstance(y, str):
+        raise ValueError(
+            f"y is a {type(y).__name__}; per_row=True needs a target for each of the {rows} rows, or an array for each series."
+        )
     if len(y) == rows and (len(y) != len(series) or np.ndim(next(iter(y))) == 0):
         if hasattr(y, "to_numpy") and not series.format.in_order:
             raise ValueError(

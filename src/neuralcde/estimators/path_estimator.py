@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import threading
+import dataclasses
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -17,36 +16,17 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ..models import GRUD, GRUODE, ODERNN, GRUDeltaT, NeuralCDE, PathModel
+from ..models import PathModel
 from ..paths import ControlPath, PathDataset
 from ..series import IrregularSeries, ragged
-from ..solve import AtKnots, FixedSteps
 from ..tasks import Task, missing_targets
 from ..train import Processes, TrainingSettings, outputs_of, train
-from .inputs import as_series, as_targets
+from .inputs import OF_ARRAYS, as_series, as_targets, as_training_series
+from .modules import seeded_module
+from .parameters import ModelName, check_parameters
 from .preparation import Preparation, Scheme
 
-ModelName = Literal["neural_cde", "gru_ode", "gru_dt", "gru_d", "ode_rnn"]
-MODELS = ("neural_cde", "gru_ode", "gru_dt", "gru_d", "ode_rnn")
-SETTINGS = (
-    "max_epochs",
-    "batch_size",
-    "learning_rate",
-    "readout_rate",
-    "weight_penalty",
-    "weight_decay",
-    "clip",
-    "schedule",
-    "patience",
-    "average",
-    "channel_dropout",
-    "channel_jitter",
-    "verbose",
-)
 FEWEST_THAT_JUDGE = 8  # series; where there would be fewer, all of them train
-SEEDING = threading.Lock()  # torch's generator is everybody's
-if hasattr(os, "register_at_fork"):  # a child that was forked while a thread held it would wait forever
-    os.register_at_fork(before=SEEDING.acquire, after_in_parent=SEEDING.release, after_in_child=SEEDING.release)
 LARGE = 2**24  # values; above it paths are built batch by batch
 
 
@@ -171,6 +151,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.verbose = verbose
 
+    _tasks: tuple[type[Task], ...]  # that it may have
     task_: Task
     preparation_: Preparation
     module_: PathModel
@@ -188,46 +169,60 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         folder, resume
             Where checkpoints and the history go, and whether to go on from them.
         """
-        self._check()
+        settings = self._check_parameters()
         if resume and self.random_state is None:
             raise ValueError("resume=True needs a random_state, the same as in the run that is to go on.")
-        series = as_series(self, X, reset=True)
+        series, noted = as_training_series(self, X)
         targets = as_targets(y, series, by_id=series is X, per_row=self.per_row)
-        # by way of a list, so that integers beside None are integers again
-        self.task_ = self._make_task(np.asarray(targets[_known(targets)].tolist()) if self.per_row else targets)
-        encoded = self.task_.encode(targets)
+        task = self._make_task(_known_targets(targets) if self.per_row else targets)
+        encoded = task.encode(targets)
         seed = Processes.current().agree(lambda: int(check_random_state(self.random_state).randint(2**31 - 1)))
         training, validation = self._split(None if self.per_row else targets, len(series), seed)
         intensity = bool(series.values.isnan().any()) if self.intensity == "auto" else bool(self.intensity)
-        self.preparation_ = Preparation.fit(series[training], intensity=intensity, scheme=self.path)
-        data = self._dataset(series, encoded, training)
-        judge = self._dataset(series, encoded, validation) if len(validation) else None
-        options = {name: getattr(self, name) for name in SETTINGS}
-        if self.batch_size == "auto":
-            options["batch_size"] = int(np.clip(len(training) // 60, 8, 512))
-        self.module_, self._fitted_params = self._make_module(data[:1][0].channels, seed), self.get_params()
+        preparation = Preparation.fit(series[training], intensity=intensity, scheme=self.path)
+
+        def part(chosen: NDArray[Any]) -> PathDataset:
+            rows = ragged.select(series.offsets, torch.from_numpy(chosen))[0] if self.per_row else chosen
+            return self._dataset(series[chosen], preparation, encoded[rows])
+
+        data = part(training)
         assert data.targets is not None
+        if self.batch_size == "auto":
+            settings = dataclasses.replace(settings, batch_size=int(np.clip(len(training) // 60, 8, 512)))
+        module = seeded_module(vars(self), preparation, task, seed).to(self.device)
         with torch.no_grad():
-            self.module_.readout.bias.copy_(self.task_.prior(data.targets))
+            module.readout.bias.copy_(task.prior(data.targets))
         result = train(
-            self.module_,
-            self.task_,
+            module,
+            task,
             data,
-            judge,
-            TrainingSettings(**options, seed=seed % 10**6),
+            part(validation) if len(validation) else None,
+            dataclasses.replace(settings, seed=seed % 10**6),
             folder=None if folder is None else Path(folder),
             resume=resume,
         )
-        self.history_, self.best_epoch_, self.interrupted_ = result.history, result.best_epoch, result.interrupted
-        self.n_iter_ = len(result.history)
+        fitted = {
+            "task_": task,
+            "preparation_": preparation,
+            "module_": module,
+            "history_": result.history,
+            "best_epoch_": result.best_epoch,
+            "interrupted_": result.interrupted,
+            "n_iter_": len(result.history),
+            "_fitted_params": self.get_params(),
+        }
+        # Nothing was set before, and this is one assignment: a fit that fails or is interrupted leaves everything as it was.
+        others = {name: value for name, value in vars(self).items() if name not in OF_ARRAYS}
+        self.__dict__ = others | noted | fitted
         return self
 
     def _pairs(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         """Targets that are known, and the predictions for them."""
-        series = as_series(self, X, reset=False)
+        series = as_series(self, X)
         targets = as_targets(y, series, by_id=series is X, per_row=self.per_row)
-        known = _known(targets) if self.per_row else slice(None)
-        return targets[known], self.predict(X)[known]
+        if not self.per_row:
+            return targets, self.predict(X)
+        return _known_targets(targets), self.predict(X)[_known(targets)]
 
     def read_long(self, frame: Any, *, duplicates: Literal["error", "mean", "last"] = "error") -> IrregularSeries:
         """Series of a new long table, read as the one that was fitted: the same columns, categories and unit of time."""
@@ -244,11 +239,8 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         if Processes.current().first:
             save(self, Path(folder))
 
-    def _check(self) -> None:
-        """What nothing else would complain about."""
-        if self.intensity not in ("auto", True, False):
-            raise ValueError(f'intensity={self.intensity!r} is not "auto", True or False.')
-        check_device(self.device)
+    def _check_parameters(self) -> TrainingSettings:
+        return check_parameters(vars(self))
 
     def _make_task(self, targets: NDArray[Any]) -> Task:
         raise NotImplementedError
@@ -256,8 +248,6 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
     def _split(self, targets: NDArray[Any] | None, size: int, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """Positions of the series that train, and of those that judge."""
         everything = np.arange(size)
-        if not 0 <= self.validation_fraction < 1:
-            raise ValueError(f"validation_fraction must lie in [0, 1), got {self.validation_fraction!r}.")
         count = round(self.validation_fraction * size)
         if count >= size:
             raise ValueError(
@@ -272,66 +262,33 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
     def _strata(self, targets: NDArray[Any], count: int) -> NDArray[Any] | None:
         return None
 
-    def _make_module(self, channels: int, seed: int = 0) -> PathModel:
-        """A new module with weights of this seed; torch's generator is as it was, whatever other threads do."""
-        with SEEDING:
-            state = torch.random.get_rng_state()
-            torch.manual_seed(seed)
-            try:
-                return self._new_module(channels).to(self.device, torch.float32)
-            finally:
-                torch.random.set_rng_state(state)
-
-    def _new_module(self, channels: int) -> PathModel:
-        if self.model not in MODELS:
-            raise ValueError(f"model={self.model!r} is not one of {list(MODELS)}.")
-        shared: dict[str, Any] = {
-            "hidden": self.hidden,
-            "static": self.preparation_.static_features,
-            "pool": self.pool,
-            "solver": self.solver,
-            "steps": AtKnots(self.substeps),
-        }
-        outputs = self.task_.outputs
-        if self.model == "neural_cde":
-            return NeuralCDE(channels, outputs, width=self.width, depth=self.depth, **shared)
-        if self.model == "gru_ode":  # explicit steps must be short against its decay
-            shared["steps"] = FixedSteps(1.0 / self.substeps)
-            return GRUODE(channels, outputs, **shared)
-        shared["intensity"] = self.preparation_.intensity
-        if self.model == "ode_rnn":
-            return ODERNN(channels, outputs, width=self.width, depth=self.depth, **shared)
-        return (GRUDeltaT if self.model == "gru_dt" else GRUD)(channels, outputs, **shared)
-
     def _dataset(
-        self, series: IrregularSeries, targets: Tensor | None = None, chosen: NDArray[Any] | None = None
+        self, series: IrregularSeries, preparation: Preparation | None = None, targets: Tensor | None = None
     ) -> PathDataset:
         """Series as a model sees them; paths of large data are built batch by batch, for the memory's sake."""
-        if chosen is not None and targets is not None:
-            rows = ragged.select(series.offsets, torch.from_numpy(chosen))[0] if self.per_row else chosen
-            series, targets = series[chosen], targets[rows]
-        if targets is not None:
-            targets = targets.to(self.device)
+        learnt = preparation or self.preparation_
+
+        def path(part: IrregularSeries) -> ControlPath:
+            return learnt.path(learnt.series(part)).to(self.device)
+
         large = series.values.numel() > LARGE
         return PathDataset(
-            series if large else self._path(series),
-            targets,
+            series if large else path(series),
+            None if targets is None else targets.to(self.device),
             per_row=self.per_row,
-            build=self._path if large else None,
+            build=path if large else None,
         )
-
-    def _path(self, series: IrregularSeries) -> ControlPath:
-        return self.preparation_.path(self.preparation_.series(series)).to(self.device)
 
     def _outputs(self, X: Any) -> Float[Tensor, "series ..."]:
         check_is_fitted(self, "module_")
-        series = as_series(self, X, reset=False)
+        series = as_series(self, X)
         outputs, _ = outputs_of(self.module_, self._dataset(series))
+        _check_finite(outputs, series, per_row=self.per_row)
         return outputs.cpu()
 
     def _outputs_at(self, X: Any, times: Any) -> Float[Tensor, "series k outputs"]:
         check_is_fitted(self, "module_")
-        series = as_series(self, X, reset=False)
+        series = as_series(self, X)
         data = self._dataset(series)
         asked = torch.from_numpy(self.preparation_.format.numbers(times))
         _check_within(series, asked)
@@ -342,7 +299,9 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
             with torch.no_grad():
                 self.module_.eval()
                 rows.append(self.module_(part, at=at if at.ndim < 2 else at[start : start + 256]))
-        return torch.cat(rows).cpu()
+        outputs = torch.cat(rows)
+        _check_finite(outputs, series)
+        return outputs.cpu()
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -361,18 +320,6 @@ def with_parameters(estimator: Estimator) -> Estimator:
             "    model, hidden, ...\n        As in `PathEstimator`.\n", f"{shared}\n"
         )
     return estimator
-
-
-def check_device(device: str) -> None:
-    """Refuse a device that is not there."""
-    if str(device).startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError(f"device={device!r}, but torch finds no GPU here; use device='cpu'.")
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as reason:
-        raise ValueError(
-            f"device={device!r} cannot be used: {str(reason).splitlines()[0]}; use device='cpu'."
-        ) from reason
 
 
 def _check_within(series: IrregularSeries, asked: Tensor) -> None:
@@ -395,5 +342,29 @@ def _check_within(series: IrregularSeries, asked: Tensor) -> None:
         )
 
 
+def _check_finite(outputs: Tensor, series: IrregularSeries, *, per_row: bool = False) -> None:
+    """Refuse to predict from what is no number: a class, or the side of a threshold, would be made of it."""
+    wrong = ~outputs.isfinite().reshape(len(outputs), -1).all(1)
+    if not wrong.any():
+        return
+    found = wrong.nonzero()[:, 0].cpu()
+    found = ragged.series_of_rows(series.offsets)[found] if per_row else found
+    count = len(set(found.tolist()))
+    raise ValueError(
+        f"X: the model's output for series {ragged.series_name(series.ids, int(found[0]))} is not finite ({count} of {len(series)} "
+        "series). Look for values there that are far beyond those of the training series; if there are none, fit again with clip=1.0 "
+        "or a smaller learning_rate."
+    )
+
+
 def _known(targets: NDArray[Any]) -> NDArray[np.bool_]:
     return np.asarray(~missing_targets(targets).reshape(len(targets), -1).any(1))
+
+
+def _known_targets(targets: NDArray[Any]) -> NDArray[Any]:
+    known = targets[_known(targets)]
+    if not len(known):
+        raise ValueError(
+            f"y has no known target: all of its {len(targets)} rows are NaN or None; give at least one row its target."
+        )
+    return np.asarray(known.tolist())  # by way of a list, so that integers beside None are integers again

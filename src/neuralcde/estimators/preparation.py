@@ -13,10 +13,40 @@ from torch import Tensor
 
 from ..paths import ControlPath, hermite, linear, natural_cubic, rectilinear
 from ..series import IrregularSeries, SeriesScaler
-from ..series.table_format import StaticColumn, TableFormat
+from ..series.table_format import NANOSECONDS, StaticColumn, TableFormat
+from .json_shapes import FINITE, POSITIVE, TEXT, TRUTH, WHOLE, OrNull, check_shape, one_of
 
 Scheme = Literal["linear", "hermite", "natural_cubic", "rectilinear"]
 SCHEMES = ("linear", "hermite", "natural_cubic", "rectilinear")
+STATE = {
+    "scaler": {
+        "scale": one_of("standard", "paper"),
+        "mean_": [FINITE],
+        "scale_": [POSITIVE],
+        "static_mean_": [FINITE],
+        "static_scale_": [POSITIVE],
+        "channel_names_in_": [TEXT],
+        "static_names_in_": [TEXT],
+        "time_scale_": POSITIVE,
+        "channel_scales_": {"time": POSITIVE, "count": POSITIVE, "counts": OrNull([POSITIVE]), "from_start": TRUTH},
+    },
+    "intensity": TRUTH,
+    "scheme": one_of(*SCHEMES),
+    "flagged": [WHOLE],
+    "use": [one_of(0.0, 1.0, None)],
+    "static_use": [one_of(0.0, 1.0, None)],
+    "dtype": one_of("float32", "float64"),
+    "format": {
+        "id": TEXT,
+        "time": TEXT,
+        "kind": one_of("number", "datetime", "duration"),
+        "unit": one_of(None, *NANOSECONDS),
+        "time_zone": OrNull(TEXT),
+        "static": [{"name": TEXT, "categories": OrNull([TEXT])}],
+        "backend": one_of(None, "pandas", "polars", "pyarrow", "modin", "cudf"),
+        "in_order": TRUTH,
+    },
+}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -70,6 +100,11 @@ class Preparation:
         return cls(SeriesScaler().fit(series), intensity, scheme, flagged, use, static_use, dtype, series.format)
 
     @property
+    def channels(self) -> int:
+        """Channels of the path: time, counts where there are any, data."""
+        return 1 + len(self.scaler.channel_names_in_) * (2 if self.intensity else 1)
+
+    @property
     def static_features(self) -> int:
         """Static features that a model sees."""
         return len(self.scaler.static_names_in_) + len(self.flagged)
@@ -117,7 +152,8 @@ class Preparation:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Preparation:
-        """What `to_state` described."""
+        """What `to_state` described; a ValueError where the state may be anything else."""
+        _check_state(state)
         table = dict(state["format"])
         table["static"] = tuple(
             StaticColumn(column["name"], None if column["categories"] is None else tuple(column["categories"]))
@@ -154,3 +190,29 @@ def _use(values: Tensor) -> tuple[float, ...]:
     """A factor a column: 1, 0 where it does not vary, NaN where it was never observed."""
     observed = (column[~column.isnan()] for column in values.T)
     return tuple(float((column != column[0]).any()) if len(column) else math.nan for column in observed)
+
+
+def _check_state(state: dict[str, Any]) -> None:
+    """Refuse a state that `to_state` does not give: other types, numbers that cannot be, lengths that disagree."""
+    check_shape(state, STATE)
+    scaler, format = state["scaler"], state["format"]
+    names, static = scaler["channel_names_in_"], scaler["static_names_in_"]
+    lengths = {
+        "scaler.mean_": (scaler["mean_"], names),
+        "scaler.scale_": (scaler["scale_"], names),
+        "scaler.channel_scales_.counts": (scaler["channel_scales_"]["counts"] or names, names),
+        "use": (state["use"], names),
+        "scaler.static_mean_": (scaler["static_mean_"], static),
+        "scaler.static_scale_": (scaler["static_scale_"], static),
+        "static_use": (state["static_use"], static),
+    }
+    for where, (found, wanted) in lengths.items():
+        if len(found) != len(wanted):
+            raise ValueError(f"{where} has {len(found)} entries for {len(wanted)} names.")
+    if not names or len(set(names)) < len(names) or len(set(static)) < len(static):
+        raise ValueError("scaler: names of channels and of static features must differ, and there must be a channel.")
+    if len(set(state["flagged"])) < len(state["flagged"]) or not all(k < len(static) for k in state["flagged"]):
+        raise ValueError(f"flagged: {state['flagged'][:3]} ... do not number the {len(static)} static features.")
+    columns = [StaticColumn(column["name"], column["categories"]) for column in format["static"]]
+    if columns and [name for column in columns for name in column.feature_names] != static:
+        raise ValueError("format.static does not give the features of scaler.static_names_in_.")

@@ -36,13 +36,15 @@ class NeuralCDERegressor(RegressorMixin, PathEstimator):  # type: ignore[misc]
     True
     """
 
+    _tasks = (RegressionTask,)
+
     def _make_task(self, targets: NDArray[Any]) -> RegressionTask:
         try:
             numbers = np.asarray(targets, dtype=np.float64)
-        except (TypeError, ValueError) as reason:
+        except (TypeError, ValueError, OverflowError) as reason:
             raise ValueError(f"y must be numbers, got {targets.dtype}: Unknown label type.") from reason
         if not np.isfinite(numbers).all():
-            raise ValueError("Input y contains NaN or infinity; leave such series out.")
+            raise ValueError("Input y contains infinity; leave such series out.")
         if numbers.ndim > 2:
             raise ValueError(f"y must have shape (series,) or (series, targets), got {numbers.shape}.")
         return regression_task(numbers)

@@ -4,27 +4,49 @@ from __future__ import annotations
 
 import hashlib
 import json
+import reprlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from safetensors.torch import save as as_safetensors
 from sklearn.utils.validation import check_is_fitted
 
 from .. import __version__
-from ..tasks import task_from_config
-from ..train.whole_files import staged, tidy, write_atomically
+from ..models import PathModel
+from ..tasks import Task, task_from_config
+from ..train.whole_files import staged, that_counts, write_atomically
 from .classifier import NeuralCDEClassifier
-from .path_estimator import PathEstimator, check_device
+from .inputs import OF_ARRAYS
+from .json_shapes import DIGEST, TEXT, WHOLE, Each, Leaf, check_shape
+from .modules import new_module
+from .parameters import check_device
+from .path_estimator import PathEstimator
 from .preparation import Preparation
 from .regressor import NeuralCDERegressor
+from .untrusted_folder import (
+    LARGEST_JSON,
+    LARGEST_TENSORS,
+    damage_named,
+    parse_json,
+    parse_tensors,
+    read_file,
+)
 
 FORMAT = 3
-OF_ARRAYS = ("n_features_in_", "feature_names_in_")  # what scikit-learn notes of an array or a data frame
 KINDS: dict[str, type[PathEstimator]] = {kind.__name__: kind for kind in (NeuralCDEClassifier, NeuralCDERegressor)}
+FILES = {"config.json": LARGEST_JSON, "preprocess.json": LARGEST_JSON, "model.safetensors": LARGEST_TENSORS}
+PERHAPS_NAN = Leaf("a number", lambda value: isinstance(value, int | float) and not isinstance(value, bool))
+CONFIG = {
+    "parameters": {},
+    "task": {},
+    "channels": WHOLE,
+    "array": {},
+    "history": [Each(PERHAPS_NAN)],
+    "best_epoch": WHOLE,
+    "files": {"preprocess.json": DIGEST, "model.safetensors": DIGEST},
+}
 
 
 def save(estimator: PathEstimator, folder: Path) -> None:
@@ -55,6 +77,9 @@ def save(estimator: PathEstimator, folder: Path) -> None:
         "files": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()},
     }
     contents["config.json"] = (json.dumps(config, indent=1) + "\n").encode()
+    for name, content in contents.items():
+        if len(content) > FILES[name]:
+            raise ValueError(f"{name} would have {len(content):,} bytes, and load reads up to {FILES[name]:,}.")
     with staged(folder) as part:
         for name, content in contents.items():
             write_atomically(part / name, content)
@@ -78,6 +103,9 @@ def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
 def load(folder: str | Path, *, device: str = "cpu") -> PathEstimator:
     """The estimator that was saved in a folder.
 
+    Nothing in the folder is trusted: only its three files are read, no code is run, and no more memory is taken than the
+    files themselves account for.
+
     Raises
     ------
     FileNotFoundError
@@ -87,60 +115,105 @@ def load(folder: str | Path, *, device: str = "cpu") -> PathEstimator:
     """
     check_device(device)
     folder = Path(folder)
-    tidy(folder)  # whoever saved it may have been killed between two moves
-    config, preparation = _read_json(folder, "config.json"), _read_json(folder, "preprocess.json")
-    if not isinstance(config, dict) or "format" not in config or config.get("estimator") not in KINDS:
-        raise ValueError(f"{folder} does not hold an estimator of neuralcde.")
-    if not isinstance(config["format"], int) or config["format"] > FORMAT:
-        raise ValueError(
-            f"{folder} was written by neuralcde {config.get('neuralcde')}, in a newer format ({config['format']}, this version reads up "
-            f"to {FORMAT}); update neuralcde."
-        )
-    if config["format"] < FORMAT:
-        raise ValueError(
-            f"{folder} was written by an older version, in a format that is no longer read; fit and save again."
-        )
-    weights = _read_weights(folder)
-    for name, digest in config.get("files", {}).items():
-        if hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest:
+    contents = {name: read_file(folder, that_counts(folder, name), largest) for name, largest in FILES.items()}
+    config = parse_json(folder / "config.json", contents["config.json"])
+    _check_format(folder, config)
+    for name, digest in config["files"].items():
+        if hashlib.sha256(contents[name]).hexdigest() != digest:
             raise ValueError(f"{folder} is damaged: {name} is not the one that config.json was written with.")
-    try:
-        given: dict[str, Any] = config["parameters"]
-        parameters: dict[str, Any] = {k: dict(v) if isinstance(v, list) else v for k, v in given.items()}
-        estimator = KINDS[config["estimator"]](**parameters)
-        estimator.device = device
-        estimator.task_ = task_from_config(config["task"])
-        estimator.preparation_ = Preparation.from_state(preparation)
-        for name in (name for name in OF_ARRAYS if name in config["array"]):
-            value = config["array"][name]
-            setattr(estimator, name, np.array(value, dtype=object) if isinstance(value, list) else value)
-        estimator.history_, estimator.best_epoch_ = config["history"], config["best_epoch"]
-        estimator.n_iter_, estimator.interrupted_ = len(estimator.history_), False
-        if isinstance(estimator, NeuralCDEClassifier):
-            estimator.classes_ = np.asarray(getattr(estimator.task_, "classes", range(estimator.task_.outputs)))
-        estimator.module_ = estimator._make_module(config["channels"])
-        estimator.module_.load_state_dict(weights)
-        estimator._fitted_params = estimator.get_params()
-    except (KeyError, TypeError, AttributeError, RuntimeError) as reason:
-        raise ValueError(f"{folder} is damaged: {reason}") from reason
+    state = parse_json(folder / "preprocess.json", contents["preprocess.json"])
+    weights = parse_tensors(folder / "model.safetensors", contents["model.safetensors"])
+    with damage_named(folder / "preprocess.json"):
+        preparation = Preparation.from_state(state)
+    with damage_named(folder / "config.json"):
+        estimator = KINDS[config["estimator"]](**_parameters(config["parameters"]) | {"device": device})
+        estimator._check_parameters()
+        task = task_from_config(config["task"])
+        if not isinstance(task, estimator._tasks):
+            raise ValueError(f"{config['estimator']} does not do the task {task.kind!r}.")
+        if config["channels"] != preparation.channels:
+            raise ValueError(f"channels is {config['channels']}, but preprocess.json makes {preparation.channels}.")
+        _check_history(config["history"], config["best_epoch"], task)
+        for name, value in _array(config["array"]).items():
+            setattr(estimator, name, value)
+        with torch.device("meta"):  # sizes without memory: the file may ask for any, and has the weights for one
+            module = new_module(vars(estimator), preparation, task)
+        _check_sizes(module, weights)
+    with damage_named(folder / "model.safetensors"):
+        for name, value in weights.items():
+            if value.dtype != torch.float32 or not bool(value.isfinite().all()):
+                raise ValueError(f"{name} is not made of finite float32 numbers.")
+    module.load_state_dict(weights, assign=True)
+    estimator.task_, estimator.preparation_, estimator.module_ = task, preparation, module.to(device)
+    estimator.history_, estimator.best_epoch_ = config["history"], config["best_epoch"]
+    estimator.n_iter_, estimator.interrupted_ = len(estimator.history_), False
+    estimator._fitted_params = estimator.get_params()
     return estimator
 
 
-def _read_json(folder: Path, name: str) -> Any:
-    file = folder / name
-    if not file.is_file():
-        raise FileNotFoundError(f"{file} is not there; {folder} was not written by neuralcde, or not wholly.")
-    try:
-        return json.loads(file.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as reason:
-        raise ValueError(f"{file} is damaged: {reason}") from reason
+def _check_format(folder: Path, config: dict[str, Any]) -> None:
+    """Refuse what another program wrote, or another version of this one."""
+    kind, version = config.get("estimator"), config.get("format")
+    if not isinstance(kind, str) or kind not in KINDS or version is None:
+        raise ValueError(f"{folder} does not hold an estimator of neuralcde.")
+    with damage_named(folder / "config.json"):
+        check_shape(version, WHOLE, "format")
+    if version > FORMAT:
+        raise ValueError(
+            f"{folder} was written by neuralcde {reprlib.repr(config.get('neuralcde'))}, in a newer format ({version}, this version "
+            f"reads up to {FORMAT}); update neuralcde."
+        )
+    if version < FORMAT:
+        raise ValueError(
+            f"{folder} was written by an older version, in a format that is no longer read; fit and save again."
+        )
+    with damage_named(folder / "config.json"):
+        check_shape(config, CONFIG)
+        others = sorted(set(config["files"]) - set(FILES))
+        if others:
+            raise ValueError(f"files has {reprlib.repr(others)}, which are no files of an estimator.")
 
 
-def _read_weights(folder: Path) -> dict[str, torch.Tensor]:
-    file = folder / "model.safetensors"
-    if not file.is_file():
-        raise FileNotFoundError(f"{file} is not there; {folder} was not written by neuralcde, or not wholly.")
-    try:
-        return load_file(file)
-    except (SafetensorError, OSError, ValueError) as reason:
-        raise ValueError(f"{file} is damaged: {reason}") from reason
+def _parameters(given: dict[str, Any]) -> dict[str, Any]:
+    """Parameters as the estimator takes them: pairs of classes and weights are a dictionary again."""
+    weights = given.get("class_weight")
+    return given | ({"class_weight": dict(weights)} if isinstance(weights, list) else {})
+
+
+def _check_history(history: list[dict[str, Any]], best: int, task: Task) -> None:
+    """Every epoch has its losses, and one of them is the best."""
+    if best >= len(history):
+        raise ValueError(f"best_epoch is {best}, but history has {len(history)} epochs.")
+    needed = {"epoch", "loss", "rate", "seconds"}
+    if "validation_loss" in history[0]:
+        needed |= {"validation_loss", f"validation_{task.metric}"}
+    for position, row in enumerate(history):
+        if not needed <= set(row) or row["epoch"] != position:
+            raise ValueError(
+                f"history[{position}] is {reprlib.repr(row)}, expected epoch {position} with {sorted(needed)}."
+            )
+
+
+def _array(given: dict[str, Any]) -> dict[str, Any]:
+    """What scikit-learn noted of the array or data frame that the estimator was fitted on."""
+    found = {name: given[name] for name in OF_ARRAYS if name in given}
+    if "n_features_in_" in found:
+        check_shape(found["n_features_in_"], WHOLE, "array.n_features_in_")
+    if "feature_names_in_" in found:
+        check_shape(found["feature_names_in_"], [TEXT], "array.feature_names_in_")
+        if len(found["feature_names_in_"]) != found.get("n_features_in_"):
+            raise ValueError("array: feature_names_in_ are not n_features_in_ names.")
+        found["feature_names_in_"] = np.array(found["feature_names_in_"], dtype=object)
+    return found
+
+
+def _check_sizes(module: PathModel, weights: dict[str, torch.Tensor]) -> None:
+    """Refuse weights that are not those of the module: other names or sizes."""
+    wanted = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+    found = {name: tuple(value.shape) for name, value in weights.items()}
+    for name in sorted(wanted.keys() | found.keys()):
+        if wanted.get(name) != found.get(name):
+            raise ValueError(
+                f"it describes a model with {name} of shape {wanted.get(name, 'none')}, but model.safetensors holds it with shape "
+                f"{found.get(name, 'none')}."
+            )

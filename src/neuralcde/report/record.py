@@ -24,6 +24,7 @@ from ..train.whole_files import write_atomically
 from .summary import summary_of_series, summary_of_targets
 
 PARTS = ("times", "values", "offsets", "static")  # of the examples
+RECORDED = ("model.safetensors", "test_outputs.safetensors", "examples.safetensors")  # that belong together
 LONGEST = 5000  # rows of an example, where there are series as short as that
 
 
@@ -83,14 +84,13 @@ def record_run(
     rows = {name: getattr(shown, name).detach().cpu().contiguous() for name in PARTS}
     write_atomically(folder / "test_outputs.safetensors", as_safetensors(tensors))
     write_atomically(folder / "examples.safetensors", as_safetensors(rows))
-    data["files"] = digests(folder)
+    data["files"] = {name: digest((folder / name).read_bytes()) for name in RECORDED}
     write_atomically(folder / "data.json", (json.dumps(data, indent=1) + "\n").encode())
 
 
-def digests(folder: Path) -> dict[str, str]:
-    """What tells the files of a run from those of another."""
-    names = ("model.safetensors", "test_outputs.safetensors", "examples.safetensors")
-    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
+def digest(content: bytes) -> str:
+    """What tells a file of a run from that of another."""
+    return hashlib.sha256(content).hexdigest()
 
 
 def choose_examples(
@@ -137,7 +137,9 @@ def _mean_of_each(values: NDArray[Any], counts: NDArray[Any]) -> NDArray[Any]:
 
 def _machine(estimator: PathEstimator, held: IrregularSeries) -> dict[str, Any]:
     with torch.no_grad():
-        engine = estimator.module_.solve(estimator._path(held[:1])).stats.engine
+        prepared = estimator.preparation_.series(held[:1])
+        path = estimator.preparation_.path(prepared).to(estimator.device)
+        engine = estimator.module_.solve(path).stats.engine
     return {
         "engine": engine,
         "threads": torch.get_num_threads(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
+import reprlib
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,16 +11,33 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.torch import load as from_safetensors
 from torch import Tensor
 
 from ..estimators import load
+from ..estimators.json_shapes import check_shape
 from ..estimators.path_estimator import PathEstimator
+from ..estimators.untrusted_folder import (
+    LARGEST_JSON,
+    LARGEST_TENSORS,
+    damage_named,
+    parse_json,
+    parse_tensors,
+    read_file,
+)
 from ..series import IrregularSeries
 from ..series.arrays import as_ids
 from ..tasks import BinaryTask, MulticlassTask
-from .record import PARTS, digests
+from .record import PARTS, RECORDED, digest
+from .record_checks import COST, check_data, check_examples, check_outputs
+
+LARGEST_TOML = 2**20
+FILES = {
+    "data.json": LARGEST_JSON,
+    "test_outputs.safetensors": LARGEST_TENSORS,
+    "examples.safetensors": LARGEST_TENSORS,
+    "model.safetensors": LARGEST_TENSORS,
+}
+UNFINISHED = "neuralcde fit writes it at its end. Run it again, or wait until it is done."
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,38 +108,50 @@ def read_run(folder: Path) -> Run:
         Where one is damaged, or does not belong to the others.
     """
     estimator = load(folder)
-    try:
-        data = json.loads(_content(folder / "data.json"))
-        tensors = from_safetensors(_content(folder / "test_outputs.safetensors"))
-        rows = from_safetensors(_content(folder / "examples.safetensors"))
-        outputs, targets, counts = tensors["outputs"], tensors["targets"], tensors["counts"].numpy()
+    contents = {name: read_file(folder, name, largest, missing=UNFINISHED) for name, largest in FILES.items()}
+    data = parse_json(folder / "data.json", contents["data.json"])
+    with damage_named(folder / "data.json"):
+        check_data(data, estimator)
         ids = as_ids(data["ids"], argument="ids", fix="text")
-        examples = dataclasses.replace(
-            estimator.preparation_.template(),
-            ids=ids,
-            **{name: rows[name] for name in PARTS},  # type: ignore[arg-type]
-        )
-        same = data["files"] == digests(folder)
-    except (SafetensorError, KeyError, TypeError, ValueError) as reason:
-        raise ValueError(f"{folder} is damaged: {reason}") from reason
-    if not same:
+    if data["files"] != {name: digest(contents[name]) for name in RECORDED}:
         raise ValueError(f"the files in {folder} are of different runs; run neuralcde fit again.")
-    config, metrics = folder / "config.toml", folder / "metrics.json"
+    tensors = parse_tensors(folder / "test_outputs.safetensors", contents["test_outputs.safetensors"])
+    with damage_named(folder / "test_outputs.safetensors"):
+        check_outputs(tensors, data, estimator)
+    rows = parse_tensors(folder / "examples.safetensors", contents["examples.safetensors"])
+    with damage_named(folder / "examples.safetensors"):
+        if set(rows) != set(PARTS):
+            raise ValueError(f"it holds {reprlib.repr(sorted(rows))}, expected {sorted(PARTS)}.")
+        examples = dataclasses.replace(estimator.preparation_.template(), ids=ids, **rows)  # type: ignore[arg-type]
+        check_examples(examples, tensors, data, estimator)
     return Run(
         estimator=estimator,
         data=data,
-        outputs=outputs,
-        targets=targets,
-        counts=counts,
+        outputs=tensors["outputs"],
+        targets=tensors["targets"],
+        counts=tensors["counts"].numpy(),
         examples=examples,
-        options=tomllib.loads(config.read_text()) if config.is_file() else {},
-        cost=json.loads(metrics.read_text()).get("cost", {}) if metrics.is_file() else {},
+        options=_options(folder),
+        cost=_cost(folder),
     )
 
 
-def _content(file: Path) -> bytes:
-    if not file.is_file():
-        raise FileNotFoundError(
-            f"{file} is not there; neuralcde fit writes it at its end. Run it again, or wait until it is done."
-        )
-    return file.read_bytes()
+def _options(folder: Path) -> dict[str, Any]:
+    """What the command line was given."""
+    file = folder / "config.toml"
+    if not file.exists():
+        return {}
+    content = read_file(folder, file.name, LARGEST_TOML)
+    with damage_named(file):
+        return tomllib.loads(content.decode())
+
+
+def _cost(folder: Path) -> dict[str, Any]:
+    """What the run took."""
+    file = folder / "metrics.json"
+    if not file.exists():
+        return {}
+    found = parse_json(file, read_file(folder, file.name, LARGEST_JSON))
+    with damage_named(file):
+        check_shape(found, {"cost": COST})
+    return dict(found["cost"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,7 +16,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor
 from torch.nn import functional
 
-from .task import Task, missing_targets
+from .task import Task, is_finite, missing_targets
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +35,12 @@ class BinaryTask(Task):
     metric: ClassVar[str] = "auroc"
     classes: tuple[Any, Any]
     positive_weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_classes(self.classes)
+        if len(self.classes) != 2:
+            raise ValueError(f"classes must be two, got {reprlib.repr(self.classes)}.")
+        _check_weights("positive_weight", (self.positive_weight,), 1)
 
     @property
     def outputs(self) -> int:
@@ -101,6 +108,10 @@ class MulticlassTask(Task):
     metric: ClassVar[str] = "accuracy"
     classes: tuple[Any, ...]
     weights: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        _check_classes(self.classes)
+        _check_weights("weights", self.weights, len(self.classes))
 
     @property
     def outputs(self) -> int:
@@ -175,6 +186,11 @@ class MultilabelTask(Task):
     labels: int
     positive_weights: tuple[float, ...] | None = None
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.labels, int) or isinstance(self.labels, bool) or self.labels < 1:
+            raise ValueError(f"labels must be an integer of at least 1, got {reprlib.repr(self.labels)}.")
+        _check_weights("positive_weights", self.positive_weights, self.labels)
+
     @property
     def outputs(self) -> int:
         """One a label."""
@@ -245,6 +261,7 @@ def classification_task(
 
     `class_weight="balanced"` weighs classes by the inverse of how frequent they are, as scikit-learn does.
     """
+    check_class_weight(class_weight)
     labels = np.asarray(y)
     if labels.ndim == 2:
         if class_weight not in (None, "balanced"):
@@ -256,10 +273,6 @@ def classification_task(
     classes = np.unique(known)
     names = tuple(classes.tolist())
     weights_of = None if class_weight is None else compute_class_weight(class_weight, classes=classes, y=known)
-    if weights_of is not None and not ((weights_of > 0) & np.isfinite(weights_of)).all():
-        raise ValueError(
-            f"class_weight={class_weight!r}: weights must be positive; leave out the series of a class of no weight."
-        )
     if len(names) == 2:
         return BinaryTask(names, 1.0 if weights_of is None else float(weights_of[1] / weights_of[0]))
     return MulticlassTask(names, None if weights_of is None else tuple(weights_of.tolist()))
@@ -271,9 +284,42 @@ def _sigmoid(outputs: Tensor) -> NDArray[Any]:
     return found
 
 
+def check_class_weight(class_weight: Any) -> None:
+    """Refuse what is not None, "balanced", or a positive number for every class."""
+    if class_weight is None or (isinstance(class_weight, str) and class_weight == "balanced"):
+        return
+    if not isinstance(class_weight, dict):
+        raise ValueError(
+            f'class_weight={reprlib.repr(class_weight)} is not None, "balanced" or a dictionary from class to weight.'
+        )
+    if not all(is_finite(weight) and weight > 0 for weight in class_weight.values()):
+        raise ValueError(
+            f"class_weight={reprlib.repr(class_weight)}: weights must be positive numbers; leave out the series of a class of no "
+            "weight."
+        )
+
+
 def _log_odds(share: Tensor, weight: Tensor | float) -> Tensor:
     share = share.nan_to_num(0.5).clamp(1e-4, 1 - 1e-4)
     return (share / (1 - share) * weight).log()
+
+
+def _check_classes(classes: Any) -> None:
+    """Names of classes differ, and are all text, all numbers, or all True and False."""
+    kinds = {str if isinstance(name, str) else bool if isinstance(name, bool) else float for name in classes}
+    numbers = all(is_finite(name) for name in classes)
+    if not isinstance(classes, tuple) or len(kinds) != 1 or (kinds == {float} and not numbers):
+        raise ValueError(f"classes must be all text, all numbers, or True and False, got {reprlib.repr(classes)}.")
+    if len(set(classes)) < len(classes):
+        raise ValueError(f"classes must differ, got {reprlib.repr(classes)}.")
+
+
+def _check_weights(name: str, weights: Any, count: int) -> None:
+    """Weights are None, or so many positive numbers."""
+    if weights is None:
+        return
+    if not isinstance(weights, tuple) or len(weights) != count or not all(is_finite(w) and w > 0 for w in weights):
+        raise ValueError(f"{name} must be positive, {count} of them, got {reprlib.repr(weights)}.")
 
 
 def _positions(y: Any, classes: tuple[Any, ...]) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,7 +14,9 @@ from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_err
 from torch import Tensor
 from torch.nn import functional
 
-from .task import Task
+from .task import Task, is_finite
+
+TOO_LARGE = "the numbers in y are too large or too small to be squared; change their unit."
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +36,19 @@ class RegressionTask(Task):
     means: tuple[float, ...]
     scales: tuple[float, ...]
     flat: bool = True
+
+    def __post_init__(self) -> None:
+        parts = self.means, self.scales
+        if not all(isinstance(part, tuple) and part and all(map(is_finite, part)) for part in parts):
+            raise ValueError(f"means and scales must be finite numbers, got {reprlib.repr(parts)}.")
+        if len(self.means) != len(self.scales) or not min(self.scales) > 0:
+            raise ValueError(f"scales must be positive, one for each of the means, got {reprlib.repr(parts)}.")
+        if not all(abs(mean) < 1e150 for mean in self.means) or not all(
+            1e-150 < scale < 1e150 for scale in self.scales
+        ):
+            raise ValueError(TOO_LARGE)
+        if not isinstance(self.flat, bool) or (self.flat and len(self.means) > 1):
+            raise ValueError(f"flat={reprlib.repr(self.flat)} does not fit {len(self.means)} targets.")
 
     @property
     def outputs(self) -> int:
@@ -83,11 +99,10 @@ def regression_task(y: Any) -> RegressionTask:
     values = np.asarray(y, dtype=np.float64)
     flat = values.ndim == 1
     columns = values.reshape(-1, 1) if flat else values
-    with np.errstate(over="ignore"):
-        scales = np.nanstd(columns, axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        means, scales = np.nanmean(columns, axis=0), np.nanstd(columns, axis=0)
     differ = np.nanmax(columns, axis=0) > np.nanmin(columns, axis=0)
-    if not np.isfinite(scales).all() or (differ & (scales == 0)).any():
-        raise ValueError("the numbers in y are too large or too small to be squared; change their unit.")
-    return RegressionTask(
-        tuple(np.nanmean(columns, axis=0).tolist()), tuple(np.where(scales > 0, scales, 1.0).tolist()), flat
-    )
+    scales = np.where(differ, scales, 1.0)
+    if not np.isfinite([means, scales]).all() or (scales == 0).any():
+        raise ValueError(TOO_LARGE)
+    return RegressionTask(tuple(means.tolist()), tuple(scales.tolist()), flat)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import reprlib
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
@@ -68,15 +71,35 @@ class Task(ABC):
 
 
 def task_from_config(config: dict[str, Any]) -> Task:
-    """The task that `config()` described."""
+    """The task that `config()` described; a ValueError where it described none."""
     options = dict(config)
     kind = options.pop("kind", None)
-    if kind not in _kinds:
-        raise ValueError(f"task kind {kind!r} is not one of {sorted(_kinds)}.")
-    return _kinds[kind](**{name: tuple(value) if isinstance(value, list) else value for name, value in options.items()})
+    if not isinstance(kind, str) or kind not in _kinds:
+        raise ValueError(f"task kind {reprlib.repr(kind)} is not one of {sorted(_kinds)}.")
+    try:
+        return _kinds[kind](**{name: tuple(x) if isinstance(x, list) else x for name, x in options.items()})
+    except TypeError as reason:  # options that are missing or not known
+        raise ValueError(f"task {kind!r} cannot be made of {reprlib.repr(sorted(options))}: {reason}") from reason
+
+
+def is_finite(value: Any) -> bool:
+    """Whether it is a number, and finite as a float; True and False are none."""
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return abs(int(value)) <= sys.float_info.max
+    return isinstance(value, float | np.floating) and math.isfinite(value)
 
 
 def missing_targets(y: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where a target is not known: NaN or None."""
-    missing: NDArray[np.bool_] = y != y
-    return missing | (y == None) if y.dtype == object else missing  # noqa: E711
+    """Where a target is not known: NaN, None, or pandas' NA."""
+    if y.dtype != object:
+        missing: NDArray[np.bool_] = y != y
+        return missing
+    return np.fromiter(map(_is_missing, y.ravel()), dtype=bool, count=y.size).reshape(y.shape)
+
+
+def _is_missing(item: Any) -> bool:
+    if item is None:
+        return True
+    differs = item != item
+    # of NA this is NA again, which has no truth value; of a list or an array it says nothing
+    return bool(differs) if isinstance(differs, bool | np.bool_) else type(differs).__name__ == "NAType"

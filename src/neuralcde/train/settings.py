@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import reprlib
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+
+from ..tasks import is_finite
 
 Schedule = Literal["plateau", "cosine", "constant"]
 
@@ -75,25 +80,43 @@ class TrainingSettings:
             if isinstance(value, np.generic):  # as searches give them; checkpoints hold plain numbers alone
                 object.__setattr__(self, name, value.item())
         for name in ("max_epochs", "batch_size", "skipped_in_a_row"):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
-                raise ValueError(f"{name} must be an integer of at least 1, got {getattr(self, name)!r}.")
-        for name, low, high in (
-            ("learning_rate", 0.0, None),
-            ("readout_rate", 0.0, None),
-            ("weight_penalty", 0.0, None),
-            ("weight_decay", 0.0, None),
-            ("average", 0.0, 1.0),
-            ("channel_dropout", 0.0, 1.0),
-            ("channel_jitter", 0.0, 1.0),
-        ):
-            value = getattr(self, name)
-            if not value >= low or (high is not None and not value < high):
-                raise ValueError(
-                    f"{name} must lie in [{low:g}, {'inf' if high is None else f'{high:g}'}), got {value!r}."
-                )
-        if self.patience is not None and not (isinstance(self.patience, int) and self.patience >= 1):
-            raise ValueError(f"patience must be an integer of at least 1, or None for never, got {self.patience!r}.")
-        if self.clip is not None and not self.clip > 0:
-            raise ValueError(f"clip must be positive or None, got {self.clip!r}.")
-        if self.schedule not in ("plateau", "cosine", "constant"):
-            raise ValueError(f'schedule={self.schedule!r} is not "plateau", "cosine" or "constant".')
+            check_integer(name, getattr(self, name), low=1)
+        for name in ("learning_rate", "readout_rate", "weight_penalty", "weight_decay"):
+            check_number(name, getattr(self, name))
+        for name in ("average", "channel_dropout", "channel_jitter", "plateau_factor"):
+            check_number(name, getattr(self, name), below=1.0)
+        check_integer("plateau_patience", self.plateau_patience, low=0)
+        check_integer("seed", self.seed, low=0, high=2**32 - 1)
+        if not isinstance(self.verbose, bool):
+            check_integer("verbose", self.verbose, low=0)
+        if self.patience is not None:
+            check_integer("patience", self.patience, low=1, otherwise=", or None for never")
+        endless = isinstance(self.clip, float) and self.clip == math.inf
+        if self.clip is not None and not endless and not (is_finite(self.clip) and self.clip > 0):
+            raise ValueError(f"clip must be a positive number, or None for any gradient, got {_short(self.clip)}.")
+        check_choice("schedule", self.schedule, ("plateau", "cosine", "constant"))
+
+
+def check_integer(name: str, value: Any, *, low: int, high: int | None = None, otherwise: str = "") -> None:
+    """Refuse what is not a whole number in [low, high]; a truth value is none."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < low or (high and value > high):
+        wanted = f"an integer of at least {low}" if high is None else f"an integer from {low} to {high}"
+        raise ValueError(f"{name} must be {wanted}{otherwise}, got {_short(value)}.")
+
+
+def check_number(name: str, value: Any, *, below: float = math.inf) -> None:
+    """Refuse what is not a number in [0, below)."""
+    if not is_finite(value) or not 0 <= value < below:
+        raise ValueError(f"{name} must be a number in [0, {below:g}), got {_short(value)}.")
+
+
+def check_choice(name: str, value: Any, choices: Iterable[str], otherwise: str = "") -> None:
+    """Refuse what is not one of these names; the error also says what else there is."""
+    if not isinstance(value, str) or value not in choices:
+        known = ", ".join(filter(None, (*map(repr, choices), otherwise)))
+        raise ValueError(f"{name}={_short(value)} is not one of {known}.")
+
+
+def _short(value: Any) -> str:
+    """The value as Python writes it; of a long list its beginning."""
+    return reprlib.repr(value)

@@ -47,8 +47,9 @@ def staged(folder: Path, *, obsolete: Iterable[str] = ()) -> Iterator[Path]:
 
     If the process is killed or the body fails before all files are written, `folder` is as it was. When they are written, the
     temporary folder is renamed to `.complete`, and from then on the new files count: the process moves them into `folder`, and
-    if it is killed between two moves, `tidy` moves the rest. `nc.load` and `neuralcde fit` call `tidy` first, so they find the
-    old files or the new ones. Anyone who cannot write to the folder may find some of both; the digests in `config.json` tell.
+    if it is killed between two moves, `tidy` moves the rest. `neuralcde fit` calls `tidy` first, and `nc.load` reads the files
+    `that_counts` names, so they find the old files or the new ones. Anyone else may find some of both; the digests in
+    `config.json` tell.
 
     Parameters
     ----------
@@ -68,6 +69,11 @@ def staged(folder: Path, *, obsolete: Iterable[str] = ()) -> Iterator[Path]:
         finally:
             shutil.rmtree(part, ignore_errors=True)
             unlock(descriptor)
+
+
+def that_counts(folder: Path, name: str) -> str:
+    """Where in the folder the file of this name is: where it belongs, or among those that are still to be moved there."""
+    return f"{COMPLETE}/{name}" if (folder / COMPLETE / name).exists() else name
 
 
 def tidy(folder: Path) -> None:
@@ -165,7 +171,7 @@ def _complete(part: Path, folder: Path) -> None:
 
 def _finish_moves(folder: Path) -> None:
     complete = folder / COMPLETE
-    if not complete.is_dir():
+    if complete.is_symlink() or not complete.is_dir():  # a link could lead to files that are not ours to move
         return
     with contextlib.suppress(FileNotFoundError):  # another process finished them
         for file in sorted(complete.iterdir()):

@@ -1,0 +1,167 @@
+"""A record that anybody may have written: its numbers against each other, and against the estimator they belong to."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..estimators.json_shapes import (
+    COUNT,
+    DIGEST,
+    MODERATE,
+    NOT_NEGATIVE,
+    SHARE,
+    TEXT,
+    TRUTH,
+    WHOLE,
+    Each,
+    Leaf,
+    OrNull,
+    check_shape,
+    one_of,
+)
+from ..estimators.path_estimator import PathEstimator
+from ..series import IrregularSeries
+from ..series.arrays import Rows, check_finite, check_increasing, check_static
+from ..tasks import BinaryTask, MulticlassTask, RegressionTask, is_finite
+from .summary import QUANTILES
+
+DISTRIBUTION = {"quantiles": [MODERATE], "edges": [MODERATE], "counts": [WHOLE], "logarithmic": TRUTH}
+COLUMNS = [{"name": TEXT, "missing": SHARE}]
+ROLE = one_of("surest", "typical", "worst")
+ID = Leaf("text or a number", lambda value: TEXT.fits(value) or is_finite(value))
+DATA = {
+    "written": TEXT,
+    "series": {
+        "rows": COUNT,
+        "values": WHOLE,
+        "lengths": DISTRIBUTION,
+        "gaps": OrNull(DISTRIBUTION),
+        "channels": COLUMNS,
+        "static": COLUMNS,
+        "training": WHOLE,
+        "test": WHOLE,
+    },
+    "cases": {"training": WHOLE, "test": WHOLE},
+    "targets": {"training": [], "test": []},
+    "examples": [[ID]],
+    "machine": {"engine": TEXT, "threads": WHOLE, "machine": TEXT, "versions": Each(TEXT)},
+    "ids": [ID],
+    "files": Each(DIGEST),
+}
+COST = {"seconds": NOT_NEGATIVE, "peak_memory_mb": NOT_NEGATIVE, "parameters": WHOLE}
+
+
+def check_data(data: dict[str, Any], estimator: PathEstimator) -> None:
+    """Refuse a summary of the data that `record_run` does not write for this estimator."""
+    check_shape(data, DATA)
+    check_shape(data["machine"]["versions"], {"neuralcde": TEXT}, "machine.versions")
+    series = data["series"]
+    for name in ("lengths", "gaps"):
+        if series[name] is not None:
+            _check_distribution(series[name], f"series.{name}")
+    names = [column["name"] for column in series["channels"]]
+    if names != list(estimator.preparation_.scaler.channel_names_in_):
+        raise ValueError("series.channels are not the channels of the model.")
+    for part, found in data["targets"].items():
+        _check_targets(found, f"targets.{part}", estimator)
+    if len(data["ids"]) != len(data["examples"]):
+        raise ValueError(f"there are {len(data['examples'])} examples, but {len(data['ids'])} ids.")
+    for number, example in enumerate(data["examples"]):
+        if len(example) != 2:
+            raise ValueError(f"examples[{number}] has {len(example)} entries, expected a position and a role.")
+        check_shape(example[0], WHOLE, f"examples[{number}][0]")
+        check_shape(example[1], ROLE, f"examples[{number}][1]")
+
+
+def _check_distribution(found: dict[str, Any], where: str) -> None:
+    edges, quantiles = found["edges"], found["quantiles"]
+    if len(quantiles) != len(QUANTILES) or quantiles != sorted(quantiles):
+        raise ValueError(f"{where}.quantiles are not {len(QUANTILES)} numbers that rise.")
+    if not found["counts"] or len(edges) != len(found["counts"]) + 1 or edges != sorted(set(edges)):
+        raise ValueError(f"{where}: edges are not the bounds of {len(found['counts'])} counts.")
+    if found["logarithmic"] and edges[0] < 1e-100:
+        raise ValueError(f"{where} is logarithmic, but its edges start at {edges[0]}.")
+
+
+def _check_targets(found: list[Any], where: str, estimator: PathEstimator) -> None:
+    """A count for each class or label; for each number quantiles, or none where no target is known."""
+    task = estimator.task_
+    check_shape(found, [[MODERATE]] if isinstance(task, RegressionTask) else [WHOLE], where)
+    wanted = len(task.classes) if isinstance(task, BinaryTask | MulticlassTask) else task.outputs
+    if len(found) != wanted:
+        raise ValueError(f"{where} has {len(found)} entries for {wanted} classes, labels or targets.")
+    if isinstance(task, RegressionTask) and any(len(part) not in (0, len(QUANTILES)) for part in found):
+        raise ValueError(f"{where} are not {len(QUANTILES)} quantiles for each target.")
+
+
+def check_outputs(tensors: dict[str, Tensor], data: dict[str, Any], estimator: PathEstimator) -> None:
+    """Refuse test outputs and targets that this estimator cannot have had."""
+    task = estimator.task_
+    outputs, targets, counts = (_tensor(tensors, name) for name in ("outputs", "targets", "counts"))
+    if counts.dtype != torch.int64 or counts.ndim != 1 or bool((counts < 1).any()) or not len(counts):
+        raise ValueError("counts are not positive whole numbers, one for every test series.")
+    if len(counts) != data["series"]["test"] or (not estimator.per_row and bool((counts != 1).any())):
+        raise ValueError(f"counts do not fit the {data['series']['test']} test series.")
+    total = sum(counts.tolist())
+    if outputs.shape != (total, task.outputs) or not outputs.is_floating_point() or not outputs.isfinite().all():
+        raise ValueError(f"outputs are not finite numbers of shape ({total}, {task.outputs}).")
+    shape = (total,) if isinstance(task, BinaryTask | MulticlassTask) else (total, task.outputs)
+    if targets.shape != shape or targets.dtype != torch.float64 or bool(targets.isinf().any()):
+        raise ValueError(f"targets are not numbers of shape {shape}.")
+    known = targets[~targets.isnan()]
+    if not isinstance(task, RegressionTask):
+        most = len(task.classes) - 1 if isinstance(task, BinaryTask | MulticlassTask) else 1
+        if bool(((known < 0) | (known > most) | (known != known.round())).any()):
+            raise ValueError(f"targets are not whole numbers from 0 to {most}.")
+    for number, (position, _) in enumerate(data["examples"]):
+        if position >= len(counts):
+            raise ValueError(f"examples[{number}] is test series {position} of {len(counts)}.")
+
+
+def check_examples(
+    examples: IrregularSeries, tensors: dict[str, Tensor], data: dict[str, Any], estimator: PathEstimator
+) -> None:
+    """Refuse examples that are no series like those of the training."""
+    template, rows = estimator.preparation_.template(), len(examples.times)
+    wanted = {
+        "times": ((rows,), torch.float64),
+        "values": ((rows, template.channels), template.dtype),
+        "offsets": ((len(data["ids"]) + 1,), torch.int64),
+        "static": ((len(data["ids"]), template.static.shape[1]), template.static.dtype),
+    }
+    for name, (shape, dtype) in wanted.items():
+        found = getattr(examples, name)
+        if found.shape != shape or found.dtype != dtype:
+            raise ValueError(
+                f"{name} has the shape {tuple(found.shape)} and the type {found.dtype}, expected {shape} and {dtype}."
+            )
+    bounds = examples.offsets.tolist()
+    if bounds[0] != 0 or bounds[-1] != rows or any(b <= a for a, b in itertools.pairwise(bounds)):
+        raise ValueError("offsets do not divide the rows into series.")
+    form, ids = examples.format, examples.ids
+    furthest = math.inf if form.kind == "number" else 2.0**62 / form.microseconds
+    if bool((examples.times.abs() >= furthest).any()):
+        raise ValueError("times lie beyond the calendar.")
+
+    def when(time: float) -> str:
+        return f"{form.time}={time!r}"
+
+    table = Rows(examples.times, examples.values, examples.offsets)
+    check_finite(table, ids, examples.channel_names, when)
+    check_increasing(table, ids, when)
+    check_static(examples.static, ids, examples.static_names)
+    if estimator.per_row:
+        counts = [int(tensors["counts"][position]) for position, _ in data["examples"]]
+        if counts != examples.lengths.tolist():
+            raise ValueError("examples do not have the rows of the test series that they are.")
+
+
+def _tensor(tensors: dict[str, Tensor], name: str) -> Tensor:
+    if name not in tensors:
+        raise ValueError(f"it has no tensor {name!r}.")
+    return tensors[name]
