@@ -111,7 +111,7 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
 
     def _check_parameters(self) -> TrainingSettings:
         check_class_weight(self.class_weight)
-        return super()._check_parameters()
+        return super().check_parameters()
 
     def _make_task(self, targets: NDArray[Any]) -> BinaryTask | MulticlassTask | MultilabelTask:
         check_classification_targets(targets)

@@ -169,7 +169,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         folder, resume
             Where checkpoints and the history go, and whether to go on from them.
         """
-        settings = self._check_parameters()
+        settings = self.check_parameters()
         if resume and self.random_state is None:
             raise ValueError("resume=True needs a random_state, the same as in the run that is to go on.")
         series, noted = as_training_series(self, X)
@@ -239,7 +239,8 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         if Processes.current().first:
             save(self, Path(folder))
 
-    def _check_parameters(self) -> TrainingSettings:
+    def check_parameters(self) -> TrainingSettings:
+        """Refuse wrong parameters, as `fit` does first of all; those of the training are returned."""
         return check_parameters(vars(self))
 
     def _make_task(self, targets: NDArray[Any]) -> Task:

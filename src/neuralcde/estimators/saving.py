@@ -127,7 +127,7 @@ def load(folder: str | Path, *, device: str = "cpu") -> PathEstimator:
         preparation = Preparation.from_state(state)
     with damage_named(folder / "config.json"):
         estimator = KINDS[config["estimator"]](**_parameters(config["parameters"]) | {"device": device})
-        estimator._check_parameters()
+        estimator.check_parameters()
         task = task_from_config(config["task"])
         if not isinstance(task, estimator._tasks):
             raise ValueError(f"{config['estimator']} does not do the task {task.kind!r}.")
