@@ -191,9 +191,9 @@ def press_ctrl_c(monkeypatch, where, times=1):
     monkeypatch.setattr(where, interrupted)
 
 
-@pytest.mark.parametrize("where", ["neuralcde.train.progress.Progress.epoch", "neuralcde.cli.fit.read_series"])
+@pytest.mark.parametrize("where", ["neuralcde.cli.fit.check_parameters", "neuralcde.cli.fit.read_series"])
 def test_ctrl_c_before_the_first_epoch_leaves_everything(where, table, out, monkeypatch):
-    """While the options are tried out, and while the table is read."""
+    """While the options are checked, and while the table is read."""
     before = contents(out)
     press_ctrl_c(monkeypatch, where)
     code, said, complaint = fit(table, out, "--seed", "1")

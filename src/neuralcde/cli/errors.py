@@ -75,4 +75,11 @@ def _end(code: int, message: str) -> None:
 
 
 def _say(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(textwrap.fill(f"neuralcde: {message}", width=100, subsequent_indent="  "), file=sys.stderr)
+    lines = textwrap.fill(
+        f"neuralcde: {message}",
+        width=100,
+        subsequent_indent="  ",
+        break_on_hyphens=False,  # so that the name of a file can be copied
+        break_long_words=False,
+    )
+    print(lines, file=sys.stderr)

@@ -111,6 +111,8 @@ def check_parameters(parameters: dict[str, Any], seed: int) -> None:
     ValueError, TypeError
         With the name of the parameter.
     """
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"seed must lie in [0, 2**32), got {seed}.")
     NeuralCDEClassifier(**parameters | {"random_state": seed}).check_parameters()
 
 
