@@ -13,6 +13,7 @@ from neuralcde.estimators.inputs import as_targets
 from neuralcde.tasks import classification_task, regression_task
 
 FAST = {"max_epochs": 8, "hidden": 6, "width": 8, "depth": 1, "learning_rate": 1e-2, "random_state": 0}
+QUICK = {**FAST, "max_epochs": 2}
 RNG = np.random.default_rng(0)
 WALKS = RNG.normal(size=(40, 12, 2)).cumsum(1)
 RISES = WALKS[:, -1, 0] > WALKS[:, 0, 0]
@@ -275,18 +276,18 @@ def test_nullable_columns_of_pandas_are_targets(estimator, dtype):
     if dtype == "string" and estimator is nc.NeuralCDERegressor:
         numbers = numbers.map({"0": "low", "1": "high"}).astype(dtype)
         with pytest.raises(ValueError, match="y must be numbers"):
-            estimator(**FAST).fit(WALKS, numbers)
+            estimator(**QUICK).fit(WALKS, numbers)
         return
-    whole = estimator(**FAST).fit(WALKS, numbers)
-    plain = estimator(**FAST).fit(WALKS, numbers.to_numpy(dtype=str if dtype == "string" else float))
+    whole = estimator(**QUICK).fit(WALKS, numbers)
+    plain = estimator(**QUICK).fit(WALKS, numbers.to_numpy(dtype=str if dtype == "string" else float))
     np.testing.assert_array_equal(whole.predict(WALKS).astype(float), plain.predict(WALKS).astype(float))
     numbers[5] = pd.NA
     with pytest.raises(ValueError, match=r"y contains NaN or None: series 5 has no target \(1 of 40 series\)"):
-        estimator(**FAST).fit(WALKS, numbers)
+        estimator(**QUICK).fit(WALKS, numbers)
     rows = numbers.repeat(12).reset_index(drop=True)
-    known = estimator(per_row=True, **FAST).fit(WALKS, rows)
+    known = estimator(per_row=True, **QUICK).fit(WALKS, rows)
     expected = [None if gone else y for y, gone in zip(rows, rows.isna(), strict=True)]
-    again = estimator(per_row=True, **FAST).fit(WALKS, expected)
+    again = estimator(per_row=True, **QUICK).fit(WALKS, expected)
     np.testing.assert_array_equal(known.predict(WALKS), again.predict(WALKS))
     assert np.isfinite(known.score(WALKS, rows))
 
