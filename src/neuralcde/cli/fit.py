@@ -25,7 +25,10 @@ from .options import DEFAULTS, EstimatorOptions, given, read_config, write_confi
 from .predictions import check_names, prediction_table
 from .tables import MOST_CLASSES, write_table
 
-OWN = ("table", "id", "time", "label", "labels", "static", "channels", "task", "test_fraction", "seed", "duplicates")
+OWN = (
+    *("table", "id", "time", "label", "labels", "static", "channels", "exclude", "dtype"),
+    *("task", "test_fraction", "seed", "duplicates"),
+)
 
 
 @ends_well
@@ -38,6 +41,8 @@ def fit(
     labels: Path | None = None,
     static: list[str] | None = None,
     channels: list[str] | None = None,
+    exclude: list[str] | None = None,
+    dtype: Literal["auto", "float32", "float64"] | None = None,
     task: Literal["classification", "regression"] | None = None,
     out: Path,
     config: Path | None = None,
@@ -66,7 +71,13 @@ def fit(
     static
         Columns with one value a series (age, sex); repeat the option for each.
     channels
-        Measured columns; by default every other numeric one.
+        Measured columns; by default every other numeric one. Numbers may have blanks around them, thousands separators, a decimal
+        comma or a percent sign (3% is 3), where the whole column agrees.
+    exclude
+        Columns that are not channels; repeat the option for each.
+    dtype
+        Type of the values until they are scaled, float32 or float64; default auto, which is float64 where float32 would round away
+        what a channel varies by.
     task
         By default classification, and regression where the label has more than 20 different numbers, or numbers that are not
         whole.
@@ -98,6 +109,8 @@ def fit(
         "labels": labels,
         "static": static,
         "channels": channels,
+        "exclude": exclude,
+        "dtype": dtype,
         "task": task,
         "test_fraction": test_fraction,
         "seed": seed,
@@ -127,7 +140,7 @@ def fit(
         raise WrongUseError("--class-weight is for classification; this label is a quantity.")
     if kind == "regression":
         parameters.pop("class_weight", None)
-    settled = {"test_fraction": 0.2, "seed": 0} | known | {"task": kind}
+    settled: dict[str, Any] = {"test_fraction": 0.2, "seed": 0, "dtype": "auto"} | known | {"task": kind}
     training, test = _split(
         targets,
         float(settled["test_fraction"]),
@@ -180,6 +193,7 @@ def _check_types(known: dict[str, Any], config: Path | None) -> None:
     kinds: dict[str, tuple[Any, str]] = {
         "static": (list, "a list of names"),
         "channels": (list, "a list of names"),
+        "exclude": (list, "a list of names"),
         "seed": (int, "a whole number"),
         "test_fraction": ((int, float), "a number"),
     }
