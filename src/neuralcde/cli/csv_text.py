@@ -45,7 +45,7 @@ def csv_text(content: bytes, file: Path) -> CsvText:
     sample: list[str] = []
     try:
         # a NUL, which the text does not have, makes names that the table does not have
-        names = [name.strip() or f"\0{place}" for place, name in enumerate(next(rows))]
+        names = [name.strip() or f"\0{place}" for place, name in enumerate(next(rows, []))]
         for row in islice(rows, SAMPLE):
             sample.extend(row)
     except csv.Error as reason:  # a cell of more than 128 KB
@@ -55,6 +55,8 @@ def csv_text(content: bytes, file: Path) -> CsvText:
     if repeated:
         raise WrongUseError(f"{file} has two columns that are called {repeated[0]!r}; rename one of them.")
     unnamed = [name for name in names if name.startswith("\0")]
+    if len(unnamed) == len(names):
+        raise WrongUseError(f"{file}: the first line names no columns; it must have the name of each.")
     return CsvText(content, separator, names, unnamed, _has_decimal_comma(sample, separator))
 
 

@@ -23,20 +23,16 @@ def values_dtype(precision: str, frame: polars.DataFrame) -> torch.dtype:
     if precision not in get_args(Precision):
         raise WrongUseError(f"--dtype {precision} is not one of {', '.join(get_args(Precision))}.")
     if precision == "auto":
-        precision = "float64" if any(map(_is_coarse, _statistics(frame))) else "float32"
+        numbers = frame.select(polars.selectors.numeric().cast(polars.Float64).fill_nan(None))
+        precision = "float64" if any(map(_is_coarse, numbers.iter_columns())) else "float32"
     return torch.float64 if precision == "float64" else torch.float32
 
 
-def _statistics(frame: polars.DataFrame) -> list[tuple[float, float]]:
-    """Of every column of numbers: its standard deviation and its largest size, where anything was observed."""
-    numbers = frame.select(polars.selectors.numeric().cast(polars.Float64).fill_nan(None))
-    spreads = numbers.select(polars.all().std(ddof=0)).row(0)
-    sizes = numbers.select(polars.all().abs().max()).row(0)
-    return [(spread, size) for spread, size in zip(spreads, sizes, strict=True) if spread is not None]
-
-
-def _is_coarse(statistics: tuple[float, float]) -> bool:
-    spread, size = statistics
+def _is_coarse(column: polars.Series) -> bool:
+    """Whether float32 rounds away what a column varies by, or cannot hold it."""
+    spread, size = column.std(ddof=0), column.abs().max()
+    if not isinstance(spread, float) or not isinstance(size, float):  # never observed
+        return False
     if size > np.finfo(np.float32).max:
         return True
     varies = spread > 4 * np.spacing(size)  # more than rounding does

@@ -101,7 +101,7 @@ def read_numbers(column: polars.Series, decimal: str = ".") -> polars.Series | s
     `decimal` is the decimal mark of the file. 3% is 3: the number as it is written.
     """
     cells, numbers = numeric_cells(column)
-    if not len(cells) or not numbers.all():
+    if not numbers.all() or not column.count():
         return None
     percent = cells.str.contains(PERCENT)
     if percent.any() and not percent.all():
