@@ -121,7 +121,9 @@ WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc", "Cn
 
 @st.composite
 def tables(draw: st.DrawFn) -> Written:
-    names = draw(st.lists(st.one_of(WORDS, st.sampled_from(["007", "=1+1", 'a"b', "1,5"])), min_size=1, max_size=4, unique=True))
+    names = draw(
+        st.lists(st.one_of(WORDS, st.sampled_from(["007", "=1+1", 'a"b', "1,5"])), min_size=1, max_size=4, unique=True)
+    )
     lengths = [draw(st.integers(1, 4)) for _ in names]
     rows = sum(lengths)
     values = draw(
@@ -129,7 +131,15 @@ def tables(draw: st.DrawFn) -> Written:
             st.tuples(NUMBERS, *(st.one_of(st.none(), NUMBERS) for _ in CHANNELS[1:])), min_size=rows, max_size=rows
         )
     )
-    times = [start + k for start, length in zip(draw(st.lists(st.sampled_from([0.0, 0.5, -3.25]), min_size=len(names), max_size=len(names))), lengths, strict=True) for k in range(length)]
+    times = [
+        start + k
+        for start, length in zip(
+            draw(st.lists(st.sampled_from([0.0, 0.5, -3.25]), min_size=len(names), max_size=len(names))),
+            lengths,
+            strict=True,
+        )
+        for k in range(length)
+    ]
     return Written(
         draw(dialects()),
         tuple(np.repeat(np.array(names, dtype=object), lengths).tolist()),
@@ -143,7 +153,23 @@ def tables(draw: st.DrawFn) -> Written:
 def damaged(draw: st.DrawFn) -> bytes:
     """Bytes of a valid table, some of them changed, lost, doubled or put in."""
     content = bytearray(draw(tables()).content())
-    odd = [b'"', b'""', b",", b";", b"\n", b"\r", b"\0", b"\xff", b"\xe9", b"\xef\xbb\xbf", b"1e999", b"-", b"%", b"2024-01-03", b"PAR1"]
+    odd = [
+        b'"',
+        b'""',
+        b",",
+        b";",
+        b"\n",
+        b"\r",
+        b"\0",
+        b"\xff",
+        b"\xe9",
+        b"\xef\xbb\xbf",
+        b"1e999",
+        b"-",
+        b"%",
+        b"2024-01-03",
+        b"PAR1",
+    ]
     for _ in range(draw(st.integers(1, 5))):
         start = draw(st.integers(0, len(content)))
         stop = min(len(content), start + draw(st.integers(0, 30)))
@@ -180,7 +206,14 @@ def check(case: Written | bytes, folder: Path) -> None:
 
 
 def _check_series(case: Written, file: Path) -> None:
-    options = {"table": str(file), "id": ID, "time": TIME, "label": LABEL, "channels": CHANNELS, "task": "classification"}
+    options = {
+        "table": str(file),
+        "id": ID,
+        "time": TIME,
+        "label": LABEL,
+        "channels": CHANNELS,
+        "task": "classification",
+    }
     try:
         series, labels = read_series(options)
     except WrongUseError as reason:
@@ -191,7 +224,9 @@ def _check_series(case: Written, file: Path) -> None:
     names = list(dict.fromkeys(case.ids))
     assert series.ids.tolist() == names
     assert labels.tolist() == list(case.labels[: len(names)])
-    assert series.times.tolist() == [time for name in names for i, time in zip(case.ids, case.times, strict=True) if i == name]
+    assert series.times.tolist() == [
+        time for name in names for i, time in zip(case.ids, case.times, strict=True) if i == name
+    ]
     expected = np.array(case.values, dtype=np.float64)
     found = series.values.double().numpy()
     assert np.array_equal(np.isnan(expected), np.isnan(found))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import io
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -51,7 +53,7 @@ def csv_text(content: bytes, file: Path) -> CsvText:
     except csv.Error as reason:  # a cell of more than 128 KB
         if not sample:
             raise WrongUseError(f"{file} cannot be read as CSV: {reason}.") from reason
-    repeated = [name for name in names if names.count(name) > 1]
+    repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise WrongUseError(f"{file} has two columns that are called {repeated[0]!r}; rename one of them.")
     unnamed = [name for name in names if name.startswith("\0")]
@@ -64,9 +66,10 @@ def long_row(text: CsvText) -> str | None:
     """Which row has more cells than the table has columns."""
     rows = _rows(text.content, text.separator)
     width = len(next(rows))
-    for number, row in enumerate(rows, start=1):
-        if len(row) > width:
-            return f"row {number} has {len(row)} cells, but the header names {width} columns: {row[: width + 2]}"
+    with contextlib.suppress(csv.Error):  # a cell of more than 128 KB
+        for number, row in enumerate(rows, start=1):
+            if len(row) > width:
+                return f"row {number} has {len(row)} cells, but the header names {width} columns"
     return None
 
 
@@ -96,7 +99,7 @@ def _in_utf8(content: bytes, file: Path) -> bytes:
 
 def _separator(content: bytes) -> str:
     """What is most frequent in the first line, quoted names aside."""
-    first = content.split(b"\n", 1)[0].decode(errors="replace")
+    first = io.BytesIO(content).readline().decode(errors="replace")
     return max(",;\t|", key=re.sub('"[^"]*"', "", first).count)
 
 

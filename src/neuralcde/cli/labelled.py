@@ -27,6 +27,7 @@ def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any,
         raise WrongUseError(f"--label {label} is the id or the time; name the column that is to be predicted.")
     table = read_columns(file, text=[id_column], codes=[label], categories=static)
     need_columns(table.frame, file, id=id_column, time=time)
+    _check_ids(table.frame[id_column], file)
     if known.get("per_row"):
         need_columns(table.frame, file, label=label)
         if known.get("labels"):
@@ -76,6 +77,12 @@ def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any,
             f"leave them out of {file}."
         )
     return series, np.asarray([found[str(name)] for name in ids])
+
+
+def _check_ids(column: polars.Series, file: Path) -> None:
+    kind = column.dtype
+    if kind.is_nested() or kind in (polars.Binary, polars.Duration, polars.Object):
+        raise WrongUseError(f"{file}: the id {column.name} holds {kind}; expected text or numbers. Convert the column.")
 
 
 def _check_numbers(table: Table, file: Path, time: str, measured: list[str], static: list[str]) -> None:
@@ -185,6 +192,7 @@ def _labels_of_series(table: Table, file: Path, known: dict[str, Any]) -> dict[s
     """The label of every id, as text: one each."""
     frame, id, label = table.frame, known["id"], known["label"]
     need_columns(frame, file, id=id, label=label)
+    _check_ids(frame[id], file)
     _check_label(table, file, known)
     pairs = frame.select(id, label).drop_nulls().drop_nans().unique(maintain_order=True)
     twice = pairs.filter(pairs[id].is_duplicated())
@@ -192,7 +200,8 @@ def _labels_of_series(table: Table, file: Path, known: dict[str, Any]) -> dict[s
         raise WrongUseError(
             f"{file}: the column {label} has more than one value for {id} {twice[id][0]!r}; a label must be one a series."
         )
-    return dict(zip(pairs[id].cast(polars.String).to_list(), pairs[label].to_list(), strict=True))
+    names = pairs[id] if pairs[id].dtype.is_numeric() else pairs[id].cast(polars.String)
+    return dict(zip(map(str, names.to_list()), pairs[label].to_list(), strict=True))
 
 
 def all_targets(targets: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

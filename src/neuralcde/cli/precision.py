@@ -33,7 +33,7 @@ def _is_coarse(column: polars.Series) -> bool:
     spread, size = column.std(ddof=0), column.abs().max()
     if not isinstance(spread, float) or not isinstance(size, float):  # never observed
         return False
-    if size > np.finfo(np.float32).max:
+    if size > float(np.finfo(np.float32).max):
         return True
     varies = spread > 4 * np.spacing(size)  # more than rounding does
     return bool(varies and spread < DIGITS * np.spacing(np.float32(size)))

@@ -36,7 +36,8 @@ def series_codes(column: nw.Series[Any]) -> tuple[Array, Array]:
         fix = f"frame[{column.name!r}] = frame[{column.name!r}].astype(str)"
         items = as_ids(column.to_list(), argument=f"column {column.name!r} (id)", fix=fix)
         column = nw.new_series(column.name, items.tolist(), backend=column.implementation)
-    if not (column.dtype.is_integer() or column.dtype.is_float()):
+    wide = isinstance(column.dtype, (nw.Int128, nw.UInt128))  # which numpy does not have
+    if wide or not (column.dtype.is_integer() or column.dtype.is_float()):
         column = column.cast(nw.String)
     codes, ids = _in_order_of_appearance(column)
     return codes, ids.astype(object) if ids.dtype.kind in "OUT" else ids
