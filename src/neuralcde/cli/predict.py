@@ -51,8 +51,9 @@ def predict(
     form = estimator.preparation_.format
     text = [form.id, *(column.name for column in form.static if column.categories is not None)]
     found = read_columns(table, text=text)
-    channels = [name for name in estimator.preparation_.scaler.channel_names_in_ if name in found.frame.columns]
-    refuse_unreadable(found, table, [form.time, *channels], may_exclude=False)
+    numbers = (form.time, *estimator.preparation_.scaler.channel_names_in_, *(column.name for column in form.static))
+    used = [name for name in numbers if name in found.frame.columns and name not in text]
+    refuse_unreadable(found, table, used, may_exclude=False)
     try:
         series = estimator.read_long(found.frame, duplicates=duplicates or config.get("duplicates", "error"))
     except (TypeError, ValueError) as reason:
