@@ -339,6 +339,8 @@ def test_text_and_dates_are_left_out_with_a_warning(tmp_path):
         ("stay;hour;x;outcome\na;0;1.234,5;i\nb;1;999;w\n", [1234.5, 999.0]),
         ("stay\thour\tx\toutcome\na\t0,5\t1,234\ti\nb\t1\t2\tw\n", [1.234, 2.0]),
         ('stay,hour,x,outcome\na,0.5,"1,234.0",i\nb,1,2,w\n', [1234.0, 2.0]),
+        ('stay,hour,x,outcome\n"1,5",0,1.234,"1,5"\nb,1,2,w\n', [1.234, 2.0]),
+        ("stay\thour\tx\toutcome\n1,5\t0\t1.234\ti\nb\t1\t2\tw\n", [1.234, 2.0]),
         ("stay;hour;x;outcome\na;0.5;1,234;i\nb;1;2;w\n", "1,234 may be 1234 or 1.234"),
         ("stay;hour;x;outcome\na;0,5;1.234;i\nb;1;2;w\n", "1.234 may be 1.234 or 1234"),
         ("stay\thour\tx\toutcome\na\t0\t1,234\ti\nb\t1\t2\tw\n", "1,234 may be 1234 or 1.234"),

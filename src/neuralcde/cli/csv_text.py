@@ -9,7 +9,7 @@ import io
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -34,8 +34,11 @@ class CsvText(NamedTuple):
     decimal_comma: bool
 
 
-def csv_text(content: bytes, file: Path) -> CsvText:
-    """The text of a CSV file, checked: polars drops or merges rows where quotes do not pair up, and renames columns in silence."""
+def csv_text(content: bytes, file: Path, text: Collection[str] = ()) -> CsvText:
+    """The text of a CSV file, checked: polars drops or merges rows where quotes do not pair up, and renames columns in silence.
+
+    Columns of `text` say nothing about numbers.
+    """
     content = _in_utf8(content, file)
     if b"\n" not in content:
         content = content.replace(b"\r", b"\n")
@@ -49,7 +52,7 @@ def csv_text(content: bytes, file: Path) -> CsvText:
         # a NUL, which the text does not have, makes names that the table does not have
         names = [name.strip() or f"\0{place}" for place, name in enumerate(next(rows, []))]
         for row in islice(rows, SAMPLE):
-            sample.extend(row)
+            sample.extend(cell for name, cell in zip(names, row, strict=False) if name not in text)
     except csv.Error as reason:  # a cell of more than 128 KB
         if not sample:
             raise WrongUseError(f"{file} cannot be read as CSV: {reason}.") from reason
@@ -157,6 +160,6 @@ def _rows(content: bytes, separator: str) -> Iterator[list[str]]:
 
 
 def _has_decimal_comma(cells: list[str], separator: str) -> bool:
-    """Whether 1,5 is a number: where cells that can be read in one way only say so, or else where semicolons separate them."""
+    """Whether 1,5 is a number: where cells of one reading say so, or else where semicolons separate them; never between commas."""
     marks = decimal_marks(cells)
-    return marks == {","} or (separator == ";" and marks != {"."})
+    return separator != "," and (marks == {","} or (separator == ";" and marks != {"."}))

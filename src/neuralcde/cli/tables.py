@@ -58,7 +58,7 @@ def read_columns(
         raise WrongUseError(f"{file} cannot be read: {reason.strerror}.") from reason
     check_contents(content, file)
     if ending == ".csv":
-        table = _read_csv(csv_text(content, file), file, text, codes)
+        table = _read_csv(csv_text(content, file, text), file, text, codes)
     else:
         table = _with_numbers(_read_typed(content, file, ending), text={*text, *codes, *categories})
     if table.frame.height == 0:
