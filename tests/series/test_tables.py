@@ -54,6 +54,13 @@ def test_rows_are_sorted_and_series_keep_the_order_of_first_appearance(build):
     assert series.static.shape == (2, 0)
 
 
+def test_ids_and_categories_that_differ_by_a_character_that_numpy_drops(build):
+    frame = build({"stay": ["a\0", "a"], "hour": [0.0, 0.0], "x": [1.0, 2.0], "ward": ["n", "n\0"]})
+    series = read(frame, static=["ward"])
+    assert series.ids.tolist() == ["a\0", "a"]
+    assert series.static_names == ("ward=n", "ward=n\0")
+
+
 def test_the_order_of_rows_does_not_matter(build):
     columns = {"stay": np.repeat([3, 1, 2], 20), "hour": np.tile(np.arange(20.0), 3), "x": np.arange(60.0)}
     expected = read(build(columns))

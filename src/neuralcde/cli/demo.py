@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 from .errors import ends_well
 from .icu_table import LABS, VITALS, icu_table
-from .tables import write_table
+from .tables import read_table, write_table
 
 STAYS, NEW = 2000, 50
 
@@ -50,8 +50,8 @@ def demo(*, out: Path = Path("demo"), stays: int = STAYS, seed: int = 0, debug: 
     _run("fit", table, "--id", "stay", "--time", "hour", "--label", "outcome", "--static", "age", "--out", model)
     _run("report", model)
     _run("predict", model, new, "--out", out / "risk.csv")
-    print(f"\n{polars.read_csv(out / 'risk.csv').head(4)}\n\nTest AUROC, on the same held-out stays:")
-    for name, area in _compare(frame, polars.read_csv(model / "test_predictions.csv")).items():
+    print(f"\n{read_table(out / 'risk.csv').head(4)}\n\nTest AUROC, on the same held-out stays:")
+    for name, area in _compare(frame, read_table(model / "test_predictions.csv")).items():
         print(f"  {area:.3f}  {name}")
     print(f"\nOpen {model / 'report.html'}. All of this took {time.perf_counter() - begun:.0f} seconds.")
 

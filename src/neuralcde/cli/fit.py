@@ -27,7 +27,10 @@ from .predictions import check_names, prediction_table
 from .run_folder import run_folder
 from .tables import MOST_CLASSES, write_table
 
-OWN = ("table", "id", "time", "label", "labels", "static", "channels", "task", "test_fraction", "seed", "duplicates")
+OWN = (
+    *("table", "id", "time", "label", "labels", "static", "channels", "exclude", "dtype"),
+    *("task", "test_fraction", "seed", "duplicates"),
+)
 
 
 @ends_well
@@ -40,6 +43,8 @@ def fit(
     labels: Path | None = None,
     static: list[str] | None = None,
     channels: list[str] | None = None,
+    exclude: list[str] | None = None,
+    dtype: Literal["auto", "float32", "float64"] | None = None,
     task: Literal["classification", "regression"] | None = None,
     out: Path,
     config: Path | None = None,
@@ -68,7 +73,13 @@ def fit(
     static
         Columns with one value a series (age, sex); repeat the option for each.
     channels
-        Measured columns; by default every other numeric one.
+        Measured columns; by default every other numeric one. Numbers may have blanks around them, thousands separators, a decimal
+        comma or a percent sign (3% is 3), where the whole column agrees.
+    exclude
+        Columns that are not channels; repeat the option for each.
+    dtype
+        Type of the values until they are scaled, float32 or float64; default auto, which is float64 where float32 would round away
+        what a channel varies by.
     task
         By default classification, and regression where the label has more than 20 different numbers, or numbers that are not
         whole.
@@ -100,6 +111,8 @@ def fit(
         "labels": labels,
         "static": static,
         "channels": channels,
+        "exclude": exclude,
+        "dtype": dtype,
         "task": task,
         "test_fraction": test_fraction,
         "seed": seed,
@@ -138,7 +151,7 @@ def _fit(known: dict[str, Any], parameters: dict[str, Any], *, out: Path, resume
         raise WrongUseError("--class-weight is for classification; this label is a quantity.")
     if kind == "regression":
         parameters.pop("class_weight", None)
-    settled = {"test_fraction": 0.2, "seed": 0} | known | {"task": kind}
+    settled: dict[str, Any] = {"test_fraction": 0.2, "seed": 0, "dtype": "auto"} | known | {"task": kind}
     training, test = _split(
         targets,
         float(settled["test_fraction"]),

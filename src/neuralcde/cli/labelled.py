@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,43 +14,50 @@ import torch
 
 from ..series import IrregularSeries
 from .errors import WrongUseError, in_options
-from .tables import MOST_CLASSES, need_columns, read_table
+from .precision import values_dtype
+from .tables import MOST_CLASSES, Table, need_columns, read_columns
+from .written_numbers import NONE, numeric_cells
 
 
 def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any, Any]]:
     """The series of the table, and their labels in the same order; the label is never among the channels."""
-    file, id_column, label = Path(known["table"]), known["id"], known["label"]
-    if label in (id_column, known["time"]):
+    file, id_column, time, label = Path(known["table"]), known["id"], known["time"], known["label"]
+    static, excluded = known.get("static") or [], known.get("exclude") or []
+    if label in (id_column, time):
         raise WrongUseError(f"--label {label} is the id or the time; name the column that is to be predicted.")
-    frame = read_table(file, text=[id_column], codes=[label])
-    need_columns(frame, file, id=id_column, time=known["time"])
+    table = read_columns(file, text=[id_column], codes=[label], categories=static)
+    need_columns(table.frame, file, id=id_column, time=time)
+    _check_ids(table.frame[id_column], file)
     if known.get("per_row"):
-        need_columns(frame, file, label=label)
+        need_columns(table.frame, file, label=label)
         if known.get("labels"):
             raise WrongUseError("--labels has one label a series; with --per-row the label is a column of TABLE.")
-        _check_label(frame, file, known)
-        found = {}
-    elif known.get("labels"):
-        other = Path(known["labels"])
-        found = _labels_of_series(read_table(other, text=[id_column], codes=[label]), other, known)
+        _check_label(table, file, known)
+        found, source = {}, file
     else:
-        found = _labels_of_series(frame, file, known)
-    for option in ("static", "channels"):
+        source = Path(known["labels"]) if known.get("labels") else file
+        other = read_columns(source, text=[id_column], codes=[label]) if known.get("labels") else table
+        found = _labels_of_series(other, source, known)
+    for option in ("static", "channels", "exclude"):
         for name in known.get(option) or ():
-            need_columns(frame, file, **{option: name})
-    spoken_for = {id_column, known["time"], label, *known.get("static", ())}
+            need_columns(table.frame, file, **{option: name})
+    for name in excluded:
+        if name in (id_column, time, label, *static, *(known.get("channels") or ())):
+            raise WrongUseError(
+                f"--exclude {name}: the column is named in --id, --time, --label, --static or --channels; name it once."
+            )
+    frame = table.frame.drop(excluded)
+    spoken_for = {id_column, time, label, *static}
     measured = [name for name in known.get("channels") or frame.columns if name not in spoken_for]
-    refuse_text_among_numbers(frame, file, measured)
-    for name in known.get("static", ()):
-        trouble = text_among_numbers(frame[name], least=MOST_CLASSES)
-        if trouble:
-            warnings.warn(f"{file}: {trouble}: it becomes one feature a value.", stacklevel=2)
-    names: dict[str, Any] = {"id": id_column, "time": known["time"], "duplicates": known.get("duplicates", "error")}
+    _check_numbers(table, file, time, measured, static)
+    names: dict[str, Any] = {"id": id_column, "time": time, "duplicates": known.get("duplicates", "error")}
+    dtype = values_dtype(known.get("dtype", "auto"), frame.select({*measured, *static} - {label}))
     try:
         series = IrregularSeries.from_long(
             frame.drop(label, strict=False),
-            static=[name for name in known.get("static", ()) if name != label],
+            static=[name for name in static if name != label],
             channels=[name for name in known["channels"] if name != label] if known.get("channels") else None,
+            dtype=dtype,
             **names,
         )
         if known.get("per_row"):
@@ -60,22 +68,48 @@ def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any,
     strangers = set(found) - set(map(str, ids))
     if strangers:
         raise WrongUseError(
-            f"there are labels for {len(strangers)} ids that the table does not have, e.g. {sorted(map(str, strangers))[0]}."
+            f"{source}: there are labels for {len(strangers)} ids that the table does not have, e.g. {sorted(map(str, strangers))[0]}."
         )
     nameless = [name for name in ids if str(name) not in found]
     if nameless:
         raise WrongUseError(
-            f"{len(nameless)} of {len(ids)} series have no label, e.g. {nameless[0]!r}; give them one, or leave them out of the table."
+            f"{source}: {len(nameless)} of {len(ids)} series have no label in the column {label}, e.g. {nameless[0]!r}; give them one, or "
+            f"leave them out of {file}."
         )
     return series, np.asarray([found[str(name)] for name in ids])
 
 
-def refuse_text_among_numbers(frame: polars.DataFrame, file: Path, names: Iterable[str]) -> None:
-    """Of channels: a column of text is left out, with a word, but some text among numbers is more likely a mistake."""
-    for trouble in filter(None, (text_among_numbers(frame[name]) for name in names)):
-        raise WrongUseError(
-            f"{file}: {trouble}. Correct them, leave those cells empty, or choose other columns with --channels."
-        )
+def _check_ids(column: polars.Series, file: Path) -> None:
+    kind = column.dtype
+    if kind.is_nested() or kind in (polars.Binary, polars.Duration, polars.Object):
+        raise WrongUseError(f"{file}: the id {column.name} holds {kind}; expected text or numbers. Convert the column.")
+
+
+def _check_numbers(table: Table, file: Path, time: str, measured: list[str], static: list[str]) -> None:
+    """Refuse times, channels and static features that are numbers but cannot be read; warn of static text among numbers."""
+    if time in table.unreadable:
+        raise WrongUseError(f"{file}: {table.unreadable[time]}. Write all times in one way.")
+    refuse_unreadable(table, file, measured)
+    for name in static:
+        if name in table.unreadable:
+            raise WrongUseError(
+                f"{file}: {table.unreadable[name]}. Write them in one way, or leave it out of --static."
+            )
+        trouble = text_among_numbers(table.frame[name], least=MOST_CLASSES)
+        if trouble:
+            warnings.warn(f"{file}: {trouble}: it becomes one feature a value.", stacklevel=2)
+
+
+def refuse_unreadable(table: Table, file: Path, channels: Iterable[str], *, may_exclude: bool = True) -> None:
+    """Of channels: a column of text is left out, with a word, but text among numbers, or numbers of two readings, are mistakes."""
+    for name in channels:
+        trouble = text_among_numbers(table.frame[name])
+        fix = "Correct them, or leave those cells empty"
+        if name in table.unreadable:
+            trouble, fix = table.unreadable[name], "Write them in one way, without thousands separators"
+        if trouble:
+            leave = f"; or leave the column out: --exclude {shlex.quote(name)}" if may_exclude else ""
+            raise WrongUseError(f"{file}: {trouble}. {fix}{leave}.")
 
 
 def text_among_numbers(column: polars.Series, *, least: int = 0) -> str | None:
@@ -85,20 +119,45 @@ def text_among_numbers(column: polars.Series, *, least: int = 0) -> str | None:
     """
     if column.dtype != polars.String:
         return None
-    column = column.drop_nulls()
-    numbers = column.str.replace(r"^(\s*[+-]?\d*),(\d+\s*)$", "$1.$2").cast(polars.Float64, strict=False)
-    text, different = column.filter(numbers.is_null()), numbers.drop_nulls().n_unique()
-    few = 0 < len(text) < len(column) / 2
+    cells, numbers = numeric_cells(column)
+    text, different = cells.filter(~numbers), cells.filter(numbers).n_unique()
+    few = 0 < len(text) < len(cells) / 2
     one = text.n_unique() == 1 and different > 10
     if not (few or one) or different <= least:
         return None
-    return f"the column {column.name} holds numbers, but {len(text)} of its {len(column)} values are text, e.g. {text[0]!r}"
+    examples = ", ".join(map(repr, text.unique(maintain_order=True)[:3]))
+    return (
+        f"the column {column.name} holds numbers, but {len(text)} of its {len(cells)} values are text, e.g. {examples}"
+    )
 
 
-def _check_label(frame: polars.DataFrame, file: Path, known: dict[str, Any]) -> None:
-    trouble = text_among_numbers(frame[known["label"]], least=MOST_CLASSES)
-    if trouble and known.get("task") != "classification":
+def _check_label(table: Table, file: Path, known: dict[str, Any]) -> None:
+    """Refuse labels that are neither numbers nor text, and text that may be a number or a missing label."""
+    column, classes = table.frame[known["label"]], known.get("task") == "classification"
+    kind = column.dtype
+    if kind.is_float() and column.is_infinite().any():
+        raise WrongUseError(f"{file}: the label {column.name} holds infinity; correct it, or leave those cells empty.")
+    if kind == polars.Null or kind.is_numeric() or kind in (polars.Boolean, polars.Categorical, polars.Enum):
+        return
+    if kind != polars.String:
+        example = next(iter(column.drop_nulls().head(1).to_list()), None)
+        raise WrongUseError(
+            f"{file}: the label {column.name} holds {kind}, e.g. {example}; expected numbers or text. Write what is to be predicted as "
+            "a number, for a date say the days since another one, or as text."
+        )
+    trouble = text_among_numbers(column, least=MOST_CLASSES)
+    if trouble and not classes:
         raise WrongUseError(f"{file}: {trouble}. Leave those cells empty, or say --task classification.")
+    if column.name in table.unreadable and not classes:
+        raise WrongUseError(
+            f"{file}: {table.unreadable[column.name]}. Write them in one way, or say --task classification where they are names."
+        )
+    none = column.str.strip_chars().is_in(NONE)
+    if none.any() and not classes:
+        raise WrongUseError(
+            f"{file}: the label {column.name} is {column.filter(none)[0]!r} in {none.sum()} rows. Leave those cells empty where there "
+            "is no label, or say --task classification where it is a class."
+        )
 
 
 def _labels_of_rows(frame: polars.DataFrame, label: str, names: dict[str, Any]) -> np.ndarray[Any, Any]:
@@ -129,18 +188,20 @@ def _labels_of_rows(frame: polars.DataFrame, label: str, names: dict[str, Any]) 
     return parts
 
 
-def _labels_of_series(frame: polars.DataFrame, file: Path, known: dict[str, Any]) -> dict[str, Any]:
+def _labels_of_series(table: Table, file: Path, known: dict[str, Any]) -> dict[str, Any]:
     """The label of every id, as text: one each."""
-    id, label = known["id"], known["label"]
+    frame, id, label = table.frame, known["id"], known["label"]
     need_columns(frame, file, id=id, label=label)
-    _check_label(frame, file, known)
+    _check_ids(frame[id], file)
+    _check_label(table, file, known)
     pairs = frame.select(id, label).drop_nulls().drop_nans().unique(maintain_order=True)
     twice = pairs.filter(pairs[id].is_duplicated())
     if twice.height:
         raise WrongUseError(
             f"{file}: the column {label} has more than one value for {id} {twice[id][0]!r}; a label must be one a series."
         )
-    return dict(zip(pairs[id].cast(polars.String).to_list(), pairs[label].to_list(), strict=True))
+    names = pairs[id] if pairs[id].dtype.is_numeric() else pairs[id].cast(polars.String)
+    return dict(zip(map(str, names.to_list()), pairs[label].to_list(), strict=True))
 
 
 def all_targets(targets: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from .errors import WrongUseError, ends_well, in_options
-from .tables import read_table, write_table
+from .tables import read_columns, write_table
 
 
 @ends_well
@@ -17,6 +17,7 @@ def predict(
     *,
     out: Path | None = None,
     duplicates: Literal["error", "mean", "last"] | None = None,
+    spreadsheet_safe: bool = False,
     debug: bool = False,
 ) -> None:
     """Predict with a model that `neuralcde fit`, or `save` in Python, wrote.
@@ -31,14 +32,17 @@ def predict(
         CSV, Parquet or Arrow file for the predictions; by default CSV on standard output.
     duplicates
         What to do with rows of one series at one time; by default as in the training.
+    spreadsheet_safe
+        Write an apostrophe before text that a spreadsheet would run as a formula: =, +, - or @ at its start. Without it ids and
+        classes are written as they are, so that they can be joined with the table.
     debug
         Show where an error happened.
     """
     from ..estimators import load  # here, so that --help does not wait for torch
     from ..solve import SolveError
-    from .labelled import refuse_text_among_numbers
+    from .labelled import refuse_unreadable
     from .options import read_config
-    from .predictions import prediction_table
+    from .predictions import prediction_table, without_formulas
 
     try:
         estimator = load(folder)
@@ -47,18 +51,20 @@ def predict(
     config = read_config(folder / "config.toml") if (folder / "config.toml").exists() else {}
     form = estimator.preparation_.format
     text = [form.id, *(column.name for column in form.static if column.categories is not None)]
-    frame = read_table(table, text=text)
-    channels = [name for name in estimator.preparation_.scaler.channel_names_in_ if name in frame.columns]
-    refuse_text_among_numbers(frame, table, channels)
+    found = read_columns(table, text=text)
+    numbers = (form.time, *estimator.preparation_.scaler.channel_names_in_, *(column.name for column in form.static))
+    used = [name for name in numbers if name in found.frame.columns and name not in text]
+    refuse_unreadable(found, table, used, may_exclude=False)
     try:
-        series = estimator.read_long(frame, duplicates=duplicates or config.get("duplicates", "error"))
+        series = estimator.read_long(found.frame, duplicates=duplicates or config.get("duplicates", "error"))
         outputs = estimator._outputs(series)
     except (SolveError, TypeError, ValueError) as reason:
         raise WrongUseError(f"{table}: {in_options(reason)}") from reason
-    label = config.get("label", "prediction")
-    found = prediction_table(estimator, series, outputs, form.id, label)
+    predictions = prediction_table(estimator, series, outputs, form.id, config.get("label", "prediction"))
+    if spreadsheet_safe:
+        predictions = without_formulas(predictions)
     if out is None:
-        sys.stdout.write(found.write_csv())
+        sys.stdout.write(predictions.write_csv())
     else:
-        write_table(found, out)
-        print(f"{found.height} predictions: {out}")
+        write_table(predictions, out)
+        print(f"{predictions.height} predictions: {out}")

@@ -40,6 +40,15 @@ def prediction_table(
     return polars.DataFrame(columns)
 
 
+def without_formulas(frame: polars.DataFrame) -> polars.DataFrame:
+    """The table with an apostrophe before names and text that a spreadsheet would run as a formula, such as =1+1."""
+    formula = r"^\s*[=+\-@\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}]|^[\t\r\n]"  # also as wide as a Chinese character
+    text = polars.selectors.string()
+    frame = frame.with_columns(polars.when(text.str.contains(formula)).then("'" + text).otherwise(text).name.keep())
+    names = polars.Series(frame.columns)
+    return frame.rename({name: f"'{name}" for name in names.filter(names.str.contains(formula))})
+
+
 def check_names(id_column: str, time: str, label: str, classes: Iterable[Any]) -> None:
     """The columns of predictions must differ from each other, and from those that say what they are for."""
     probabilities = {f"p_{name}" for name in classes}

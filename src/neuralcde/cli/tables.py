@@ -1,90 +1,154 @@
-"""Tables and labels of the command line: CSV, Parquet, Arrow."""
+"""Tables of the command line: CSV, Parquet, Arrow."""
 
 from __future__ import annotations
 
+import io
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars
 
+from .csv_text import CsvText, csv_text, long_row
 from .errors import WrongUseError
+from .file_contents import STREAM, check_contents
+from .written_numbers import MISSING, read_numbers, without_missing
 
 MOST_CLASSES = 20  # a label with more different numbers is a quantity
 ENDINGS = (".csv", ".parquet", ".arrow", ".feather")
 
 
-def read_table(file: Path, *, text: Sequence[str] = (), codes: Sequence[str] = ()) -> polars.DataFrame:
-    """A table from a file, by its ending.
+class Table(NamedTuple):
+    """A table, and what is wrong with those columns of numbers that cannot be read: they are text in the table."""
 
-    Of a CSV `text` are columns that are not numbers, so that 007 stays what it is; `codes` are such where a value starts with 0.
+    frame: polars.DataFrame
+    unreadable: dict[str, str]
+
+
+def read_table(file: Path, *, text: Sequence[str] = (), codes: Sequence[str] = ()) -> polars.DataFrame:
+    """The table in a file; columns of numbers that cannot be read are text."""
+    return read_columns(file, text=text, codes=codes).frame
+
+
+def read_columns(
+    file: Path, *, text: Sequence[str] = (), codes: Sequence[str] = (), categories: Sequence[str] = ()
+) -> Table:
+    """A table from a file, by its ending. The path is a path: `*` and `[1]` in it mean themselves.
+
+    Parameters
+    ----------
+    file
+        CSV, Parquet or Arrow.
+    text
+        Columns that are not numbers, so that 007 stays what it is.
+    codes
+        Columns that a CSV has as text where there are few values and some start with 0, as 01 does.
+    categories
+        Columns that are text where a Parquet or Arrow file says so, like `codes`, though they look like numbers.
     """
+    ending = _ending(file)
     if not file.exists():
         raise WrongUseError(f"{file} does not exist.")
-    ending = _ending(file)
     try:
-        if ending == ".csv":
-            frame = _read_csv(file, text, codes)
-        else:
-            frame = polars.read_parquet(file) if ending == ".parquet" else polars.read_ipc(file)
-    except polars.exceptions.NoDataError:
-        raise WrongUseError(f"{file} is empty.") from None
-    except Exception as reason:
-        first = str(reason).strip().splitlines()[0]
-        raise WrongUseError(f"{file} cannot be read: {first}") from reason
-    if frame.height == 0:
+        # polars would expand patterns, ~ and addresses in a path, and what it maps may change while it reads
+        content = file.read_bytes()
+    except OSError as reason:
+        raise WrongUseError(f"{file} cannot be read: {reason.strerror}.") from reason
+    check_contents(content, file)
+    if ending == ".csv":
+        table = _read_csv(csv_text(content, file, text), file, text, codes)
+    else:
+        table = _with_numbers(_read_typed(content, file, ending), text={*text, *codes, *categories})
+    if table.frame.height == 0:
         raise WrongUseError(f"{file} has no rows.")
-    decimals = [name for name, kind in frame.schema.items() if kind.is_decimal() and name not in text]
-    return frame.with_columns(polars.col(decimals).cast(polars.Float64))
+    decimals = [name for name, kind in table.frame.schema.items() if kind.is_decimal() and name not in text]
+    return table._replace(frame=table.frame.with_columns(polars.col(decimals).cast(polars.Float64)))
 
 
-def _read_csv(file: Path, text: Sequence[str], codes: Sequence[str]) -> polars.DataFrame:
-    """Types by the first rows; where later ones do not fit, by all of them. Columns of empty cells and numbers are numbers.
+def _with_numbers(frame: polars.DataFrame, text: Collection[str], decimal: str = ".") -> Table:
+    """The table with numbers in place of text that is numbers, but for some columns."""
+    unreadable = {}
+    for column in frame.iter_columns():
+        if column.dtype == polars.String and column.name not in text:
+            numbers = read_numbers(column, decimal)
+            if isinstance(numbers, str):
+                unreadable[column.name] = numbers
+            else:
+                frame = frame.with_columns(without_missing(column) if numbers is None else numbers)
+    return Table(frame, unreadable)
 
-    Cells are apart by what is most frequent in the first line, quoted names aside: commas, tabs, or semicolons, as where 1,5 is a number.
-    """
-    with file.open(encoding="utf-8", errors="replace") as lines:
-        separator = max(",;\t", key=re.sub('"[^"]*"', "", lines.readline()).count)
+
+def _read_typed(content: bytes, file: Path, ending: str) -> polars.DataFrame:
+    source = io.BytesIO(content)
+    try:
+        if ending == ".parquet":
+            return polars.read_parquet(source)
+        return polars.read_ipc_stream(source) if content.startswith(STREAM) else polars.read_ipc(source)
+    except (Exception, polars.exceptions.PanicException) as reason:
+        raise _damaged(file, reason) from reason
+
+
+def _damaged(file: Path, reason: BaseException) -> WrongUseError:
+    lines = str(reason).strip().splitlines()
+    return WrongUseError(f"{file} cannot be read: {lines[0] if lines else type(reason).__name__}")
+
+
+def _read_csv(text: CsvText, file: Path, words: Sequence[str], codes: Sequence[str]) -> Table:
+    """Types by the first rows; where later ones do not fit, by all of them. Blank lines are no rows."""
     options: dict[str, Any] = {
-        "separator": separator,
-        "decimal_comma": separator == ";",
-        "null_values": ["", "NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "null", "NULL"],
+        "separator": text.separator,
+        "decimal_comma": text.decimal_comma,
+        "null_values": list(MISSING),
         "try_parse_dates": True,
-        "schema_overrides": dict.fromkeys(text, polars.String),
+        "new_columns": text.names,
+        "schema_overrides": {name: polars.String for name in words if name in text.names},
     }
     try:
-        frame = polars.read_csv(file, infer_schema_length=10_000, **options)
-    except polars.exceptions.ComputeError:
-        frame = polars.read_csv(file, infer_schema_length=None, **options)
-    for column in frame.iter_columns():
-        if column.name not in text and column.dtype == polars.String:
-            numbers = column.cast(polars.Float64, strict=False)
-            if numbers.null_count() == column.null_count() and numbers.null_count() < len(column):
-                frame = frame.with_columns(numbers)
-    _warn_of_day_or_month(frame, file, options)
-    return _with_codes(frame, file, codes, options)
+        frame = polars.read_csv(text.content, infer_schema_length=10_000, **options)
+    except (Exception, polars.exceptions.PanicException):
+        frame = _columns_of(text, file, infer_schema_length=None, **options)
+    frame, unreadable = _with_numbers(frame, words, "," if text.decimal_comma else ".")
+    frame = _with_codes(frame, text, file, codes, options)
+    _warn_of_day_or_month(frame, text, file, options)
+    frame = frame.filter(~polars.all_horizontal(polars.all().is_null()))
+    if any(frame[name].count() for name in text.unnamed):
+        warnings.warn(
+            f"{file}: columns without a name are left out, {len(text.unnamed)} of {frame.width}; name them in the first line to use them.",
+            stacklevel=2,
+        )
+    return Table(frame.drop(text.unnamed), unreadable)
 
 
-def _with_codes(frame: polars.DataFrame, file: Path, names: Sequence[str], options: dict[str, Any]) -> polars.DataFrame:
+def _columns_of(text: CsvText, file: Path, **options: Any) -> polars.DataFrame:
+    try:
+        return polars.read_csv(text.content, **options)
+    except (Exception, polars.exceptions.PanicException) as reason:
+        long = long_row(text)
+        raise (WrongUseError(f"{file}: {long}.") if long else _damaged(file, reason)) from reason
+
+
+def _with_codes(
+    frame: polars.DataFrame, text: CsvText, file: Path, names: Sequence[str], options: dict[str, Any]
+) -> polars.DataFrame:
     """The table with those of the columns as text that hold a few whole numbers, some of them written 01."""
     found = [frame[name] for name in names if name in frame.columns]
     whole = [column.name for column in found if column.dtype.is_integer() and column.n_unique() <= MOST_CLASSES]
     if not whole:
         return frame
     plain = {**options, "schema_overrides": dict.fromkeys(whole, polars.String)}
-    written = polars.read_csv(file, columns=whole, **plain)
+    written = _columns_of(text, file, columns=whole, **plain)
     return frame.with_columns(column for column in written.iter_columns() if column.str.contains(r"^\s*[+-]?0\d").any())
 
 
-def _warn_of_day_or_month(frame: polars.DataFrame, file: Path, options: dict[str, Any]) -> None:
+def _warn_of_day_or_month(frame: polars.DataFrame, text: CsvText, file: Path, options: dict[str, Any]) -> None:
     """Say how dates were read that make sense with the day or with the month first, where no day beyond the 12th tells."""
     unclear = [c.name for c in frame.select(polars.selectors.temporal()).iter_columns() if _days_up_to_12(c)]
     if not unclear:
         return
     plain = {**options, "try_parse_dates": False, "schema_overrides": dict.fromkeys(unclear, polars.String)}
-    for column in polars.read_csv(file, columns=unclear, n_rows=1000, **plain).iter_columns():
+    for column in _columns_of(text, file, columns=unclear, n_rows=1000, **plain).iter_columns():
         example = next(iter(column.drop_nulls()), "")
         if re.match(r"\d{1,2}\D", example):
             warnings.warn(
@@ -103,12 +167,13 @@ def write_table(frame: polars.DataFrame, file: Path) -> None:
     ending = _ending(file)
     part = file.with_name(f".{file.name}.part")
     try:
-        if ending == ".csv":
-            frame.write_csv(part)
-        elif ending == ".parquet":
-            frame.write_parquet(part)
-        else:
-            frame.write_ipc(part)
+        with part.open("wb") as out:  # polars would expand a ~ in the path
+            if ending == ".csv":
+                frame.write_csv(out)
+            elif ending == ".parquet":
+                frame.write_parquet(out)
+            else:
+                frame.write_ipc(out)
         part.replace(file)
     except BaseException:
         part.unlink(missing_ok=True)

@@ -36,10 +36,10 @@ def series_codes(column: nw.Series[Any]) -> tuple[Array, Array]:
         fix = f"frame[{column.name!r}] = frame[{column.name!r}].astype(str)"
         items = as_ids(column.to_list(), argument=f"column {column.name!r} (id)", fix=fix)
         column = nw.new_series(column.name, items.tolist(), backend=column.implementation)
-    if not (column.dtype.is_integer() or column.dtype.is_float()):
+    wide = isinstance(column.dtype, (nw.Int128, nw.UInt128))  # which numpy does not have
+    if wide or not (column.dtype.is_integer() or column.dtype.is_float()):
         column = column.cast(nw.String)
-    codes, ids = _in_order_of_appearance(column)
-    return codes, ids.astype(object) if ids.dtype.kind in "OUT" else ids
+    return _in_order_of_appearance(column)
 
 
 def _in_order_of_appearance(column: nw.Series[Any]) -> tuple[Array, Array]:
@@ -51,7 +51,10 @@ def _in_order_of_appearance(column: nw.Series[Any]) -> tuple[Array, Array]:
     matched = frame.with_row_index("row").join(distinct, on="item", how="left")
     codes = np.empty(len(frame), dtype=np.int32)
     codes[matched["row"].to_numpy()] = matched["code"].to_numpy()
-    return np.repeat(codes, np.diff(starts, append=len(column))), distinct["item"].to_numpy()
+    items = distinct["item"]
+    # numpy's text would lose NULs at the end, and two items could become one
+    names = np.array(items.to_list(), dtype=object) if items.dtype == nw.String else items.to_numpy()
+    return np.repeat(codes, np.diff(starts, append=len(column))), names
 
 
 def typed(column: nw.Series[Any]) -> nw.Series[Any]:

@@ -77,6 +77,8 @@ def read_long(
             rows = slice(start, start + block)
             for position, name in enumerate(names):
                 values[rows, position] = arranged(as_numbers(columns[name][rows], role="channels"))
+    if values.dtype == np.float32:
+        _warn_of_merged(values, {name: columns[name] for name in names})
     lengths = np.bincount(codes, minlength=len(ids))
     starts = np.concatenate(([0], np.cumsum(lengths)[:-1]))
     remembered = {} if known is None else {column.name: column for column in known.static}
@@ -93,6 +95,32 @@ def read_long(
             id, time, kind, unit, zone, tuple(column for column, _ in found), str(table.implementation.value), ordered
         ),
     )
+
+
+def _warn_of_merged(values: Array, columns: dict[str, nw.Series[Any]]) -> None:
+    """Say which channels float32 makes constant: 1e12 and 1e12 + 9 are one number there."""
+    merged = []
+    for position, (name, column) in enumerate(columns.items()):
+        if not _is_constant(values[:ROWS_AT_ONCE, position]):  # most channels vary there already
+            continue
+        if _is_constant(values[:, position]) and not _is_constant(as_numbers(column, role="channels"), ulps=4):
+            merged.append(name)
+    if merged:
+        warnings.warn(
+            f"the channels {merged} vary by less than float32 can tell apart at their size, and become constants; read them with "
+            "dtype=torch.float64, or subtract something first.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def _is_constant(column: Array, ulps: int = 0) -> bool:
+    """Whether a column is one number where it was observed, but for rounding."""
+    low, high = np.fmin.reduce(column, initial=np.nan), np.fmax.reduce(column, initial=np.nan)
+    if np.isinf(low) or np.isinf(high):  # reported with the series it is in
+        return False
+    with np.errstate(over="ignore"):
+        return not high - low > ulps * np.spacing(np.fmax(abs(low), abs(high)))
 
 
 def write_long(ids: Array, times: Array, columns: list[tuple[str, Array]], *, format: TableFormat, backend: Any) -> Any:

@@ -1,0 +1,39 @@
+"""What a file holds, by its first bytes: an ending such as .csv may be wrong."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+from .errors import WrongUseError
+
+PARQUET, ARROW, TEXT = "a Parquet file", "an Arrow file", "text"
+STREAM = b"\xff\xff\xff\xff"  # an Arrow file without an index, as a pipe would carry it
+# how the file starts, what it is, and how the user gets a table that can be read
+KINDS = (
+    (rb"PAR1\x15", PARQUET, "Rename it: mv {file} {stem}.parquet"),
+    (rb"ARROW1\0\0|\xff\xff\xff\xff(?s:..)\0\0", ARROW, "Rename it: mv {file} {stem}.arrow"),
+    (rb"\x1f\x8b", "compressed with gzip", "Decompress it: gunzip < {file} > {new}"),
+    (rb"\x28\xb5\x2f\xfd", "compressed with zstd", "Decompress it: zstd -d < {file} > {new}"),
+    (rb"BZh\d1AY&SY", "compressed with bzip2", "Decompress it: bunzip2 < {file} > {new}"),
+    (rb"\xfd7zXZ\0", "compressed with xz", "Decompress it: xz -d < {file} > {new}"),
+    (rb"PK\x03\x04", "an Excel workbook or another ZIP archive", "Save the sheet as CSV, or unzip the table"),
+    (rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an Excel workbook", "Save the sheet as CSV"),
+    (rb"", TEXT, "If it is CSV, rename it: mv {file} {stem}.csv"),
+)
+WANTED = {".csv": TEXT, ".parquet": PARQUET, ".arrow": ARROW, ".feather": ARROW}
+
+
+def check_contents(content: bytes, file: Path) -> None:
+    """Refuse a file that is empty, or that holds something else than its ending says; the message has the command that mends it."""
+    if re.search(rb"\S", content) is None:
+        raise WrongUseError(f"{file} is empty.")
+    found, fix = next((what, fix) for start, what, fix in KINDS if re.match(start, content))
+    wanted = WANTED[file.suffix.lower()]
+    if found == wanted:
+        return
+    paths = {"file": file, "stem": file.with_suffix(""), "new": file.with_name(f"plain_{file.name}")}
+    command = fix.format(**{name: shlex.quote(str(path)) for name, path in paths.items()})
+    what = f"starts with {content[:12]!r}" if found == TEXT else f"is {found}"
+    raise WrongUseError(f"{file} is not {'CSV' if wanted == TEXT else wanted}: it {what}. {command}")
