@@ -78,6 +78,17 @@ def test_a_mixed_folder_that_nobody_can_mend_is_noticed(tmp_path, monkeypatch):
         nc.load(tmp_path / "old")
 
 
+def test_no_file_comes_from_behind_a_link(tmp_path):
+    """A folder that somebody sent must not empty another one when it is loaded."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter").write_text("dear")
+    (tmp_path / "sent").mkdir()
+    (tmp_path / "sent" / ".complete").symlink_to(tmp_path / "mine")
+    (tmp_path / "sent" / ".1.part").symlink_to(tmp_path / "mine")
+    tidy(tmp_path / "sent")
+    assert names(tmp_path / "mine") == ["letter"]
+
+
 def test_processes_of_the_same_number_do_not_meet(tmp_path, monkeypatch):
     """In a container every run is process 1, and one that was killed left its folder behind."""
     monkeypatch.setattr(os, "getpid", lambda: 1)

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import __version__
 from ..tasks import task_from_config
-from ..train.whole_files import staged, tidy, write_atomically
+from ..train.whole_files import finish_moves, staged, write_atomically
 from .classifier import NeuralCDEClassifier
 from .path_estimator import PathEstimator, check_device
 from .preparation import Preparation
@@ -87,7 +87,7 @@ def load(folder: str | Path, *, device: str = "cpu") -> PathEstimator:
     """
     check_device(device)
     folder = Path(folder)
-    tidy(folder)  # whoever saved it may have been killed between two moves
+    finish_moves(folder)  # whoever saved it may have been killed between two moves
     config, preparation = _read_json(folder, "config.json"), _read_json(folder, "preprocess.json")
     if not isinstance(config, dict) or "format" not in config or config.get("estimator") not in KINDS:
         raise ValueError(f"{folder} does not hold an estimator of neuralcde.")

@@ -47,8 +47,8 @@ def staged(folder: Path, *, obsolete: Iterable[str] = ()) -> Iterator[Path]:
 
     If the process is killed or the body fails before all files are written, `folder` is as it was. When they are written, the
     temporary folder is renamed to `.complete`, and from then on the new files count: the process moves them into `folder`, and
-    if it is killed between two moves, `tidy` moves the rest. `nc.load` and `neuralcde fit` call `tidy` first, so they find the
-    old files or the new ones. Anyone who cannot write to the folder may find some of both; the digests in `config.json` tell.
+    if it is killed between two moves, `finish_moves` moves the rest. `nc.load` and `neuralcde fit` call it first, so they find
+    the old files or the new ones. Anyone who cannot write to the folder may find some of both; the digests in `config.json` tell.
 
     Parameters
     ----------
@@ -75,8 +75,7 @@ def tidy(folder: Path) -> None:
 
     Temporary files of running processes stay. So does everything in a folder that cannot be written to.
     """
-    with contextlib.suppress(OSError):
-        _finish_moves(folder)
+    finish_moves(folder)
     for part in [path for path in folder.glob(".*.part") if PART.fullmatch(path.name)]:
         with contextlib.suppress(OSError):  # it is in use, or gone
             descriptor = lock(part)
@@ -86,6 +85,12 @@ def tidy(folder: Path) -> None:
                 else:
                     part.unlink(missing_ok=True)
                 os.close(descriptor)
+
+
+def finish_moves(folder: Path) -> None:
+    """Move the files into a folder that `staged` had no time to move; a folder that cannot be written to stays as it is."""
+    with contextlib.suppress(OSError):
+        _move_complete(folder)
 
 
 @contextlib.contextmanager
@@ -152,20 +157,20 @@ def _new_part(folder: Path, prefix: str, make: Callable[[Path], None]) -> tuple[
 def _complete(part: Path, folder: Path) -> None:
     """Let the files of `part` count as those of the folder, after those of others who did the same before."""
     while True:
-        _finish_moves(folder)
+        _move_complete(folder)
         try:
             part.replace(folder / COMPLETE)
         except OSError as reason:
             if reason.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
         else:
-            _finish_moves(folder)
+            _move_complete(folder)
             return
 
 
-def _finish_moves(folder: Path) -> None:
+def _move_complete(folder: Path) -> None:
     complete = folder / COMPLETE
-    if not complete.is_dir():
+    if complete.is_symlink() or not complete.is_dir():  # a link was not made here; files behind it are somebody else's
         return
     with contextlib.suppress(FileNotFoundError):  # another process finished them
         for file in sorted(complete.iterdir()):
