@@ -160,6 +160,16 @@ def test_a_second_run_is_refused_and_a_killed_one_is_tidied_up(table, out, tmp_p
     assert {path.name for path in (out / "training").iterdir()} == {"checkpoint.pt", "history.jsonl"}
 
 
+def test_a_damaged_checkpoint_says_what_to_do(table, out):
+    file = out / "training" / "checkpoint.pt"
+    file.write_bytes(file.read_bytes()[:-1])
+    before = contents(out)
+    code, _, said = fit(table, out, "--resume")
+    assert (code, f"{file} is damaged" in said, "leave --resume out to start anew." in said) == (2, True, True), said
+    assert contents(out) == before
+    assert fit(table, out)[0] == 0
+
+
 def test_every_run_is_process_1_in_a_container(table, out, monkeypatch):
     monkeypatch.setattr(os, "getpid", lambda: 1)
     (out / ".1.part").mkdir()

@@ -79,6 +79,17 @@ def test_a_folder_between_two_moves_is_read_as_the_new_one_and_left_as_it_is(tmp
     assert sorted(path.relative_to(old) for path in old.rglob("*")) == before
 
 
+def test_no_file_comes_from_behind_a_link(tmp_path):
+    """A folder that somebody sent must not empty another one when it is loaded."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter").write_text("dear")
+    (tmp_path / "sent").mkdir()
+    (tmp_path / "sent" / ".complete").symlink_to(tmp_path / "mine")
+    (tmp_path / "sent" / ".1.part").symlink_to(tmp_path / "mine")
+    tidy(tmp_path / "sent")
+    assert names(tmp_path / "mine") == ["letter"]
+
+
 def test_processes_of_the_same_number_do_not_meet(tmp_path, monkeypatch):
     """In a container every run is process 1, and one that was killed left its folder behind."""
     monkeypatch.setattr(os, "getpid", lambda: 1)

@@ -15,7 +15,8 @@ def leave(number: int, frame: FrameType | None) -> None:
 
     A KeyboardInterrupt would be raised somewhere in the imports, where native code may drop it or call it an ImportError.
     """
-    os.write(2, b"neuralcde: Interrupted. Nothing was written.\n")
+    with contextlib.suppress(OSError):  # nobody may be listening
+        os.write(2, b"neuralcde: Interrupted. Nothing was written.\n")
     os._exit(1)
 
 

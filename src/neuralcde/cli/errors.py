@@ -75,11 +75,5 @@ def _end(code: int, message: str) -> None:
 
 
 def _say(message: Warning | str, *_: Any, **__: Any) -> None:
-    lines = textwrap.fill(
-        f"neuralcde: {message}",
-        width=100,
-        subsequent_indent="  ",
-        break_on_hyphens=False,  # so that the name of a file can be copied
-        break_long_words=False,
-    )
-    print(lines, file=sys.stderr)
+    paragraph = textwrap.TextWrapper(100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    print(paragraph.fill(f"neuralcde: {message}"), file=sys.stderr)  # names of files and options stay whole

@@ -81,8 +81,7 @@ def tidy(folder: Path) -> None:
 
     Temporary files of running processes stay. So does everything in a folder that cannot be written to.
     """
-    with contextlib.suppress(OSError):
-        _finish_moves(folder)
+    finish_moves(folder)
     for part in [path for path in folder.glob(".*.part") if PART.fullmatch(path.name)]:
         with contextlib.suppress(OSError):  # it is in use, or gone
             descriptor = lock(part)
@@ -92,6 +91,12 @@ def tidy(folder: Path) -> None:
                 else:
                     part.unlink(missing_ok=True)
                 os.close(descriptor)
+
+
+def finish_moves(folder: Path) -> None:
+    """Move the files into a folder that `staged` had no time to move; a folder that cannot be written to stays as it is."""
+    with contextlib.suppress(OSError):
+        _move_complete(folder)
 
 
 @contextlib.contextmanager
@@ -158,18 +163,18 @@ def _new_part(folder: Path, prefix: str, make: Callable[[Path], None]) -> tuple[
 def _complete(part: Path, folder: Path) -> None:
     """Let the files of `part` count as those of the folder, after those of others who did the same before."""
     while True:
-        _finish_moves(folder)
+        _move_complete(folder)
         try:
             part.replace(folder / COMPLETE)
         except OSError as reason:
             if reason.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
         else:
-            _finish_moves(folder)
+            _move_complete(folder)
             return
 
 
-def _finish_moves(folder: Path) -> None:
+def _move_complete(folder: Path) -> None:
     complete = folder / COMPLETE
     if complete.is_symlink() or not complete.is_dir():  # a link could lead to files that are not ours to move
         return
