@@ -90,7 +90,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         "cpu", "cuda", ...; under torchrun "cuda" is each process's own.
     random_state : int, RandomState or None
         For identical results twice.
-    verbose : int
+    verbose : int or bool
         1 shows progress: a bar on a terminal, a line every two seconds elsewhere.
     """
 
