@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..fields import GRUODEField
 from ..paths import ControlPath
-from ..solve import Flow, Gradient, Steps, Tableau
+from ..solve import Gradient, Steps, Tableau, Term, TimeTerm
 from .initial_state import Initial
 from .path_model import PathModel, Pool, Variant, check_variant
 
@@ -62,9 +62,9 @@ class GRUODE(PathModel):
         self.variant = variant
         self.field = GRUODEField(channels, hidden)
 
-    def flow(self) -> Flow:
+    def flow(self) -> Term:
         """h(z, X) dt."""
-        return Flow(self.field, controlled=False)
+        return TimeTerm(self.field)
 
     def features(
         self, states: Float[Tensor, "series k hidden"], path: ControlPath, times: Float[Tensor, "series k"]

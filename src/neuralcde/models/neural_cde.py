@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..fields import MLPField, VectorField, as_field
-from ..solve import Flow, Gradient, Steps, Tableau
+from ..solve import ControlTerm, Gradient, Steps, Tableau, Term
 from .initial_state import Initial
 from .path_model import PathModel, Pool
 
@@ -76,6 +76,6 @@ class NeuralCDE(PathModel):
             field = MLPField(channels, hidden, width=width, depth=depth, initial_scale=initial_scale)
         self.field = as_field(field)
 
-    def flow(self) -> Flow:
+    def flow(self) -> Term:
         """f(z) dX."""
-        return Flow(self.field)
+        return ControlTerm(self.field)

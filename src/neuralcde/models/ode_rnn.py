@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..fields import GRUCell, ODEField
-from ..solve import Flow
+from ..solve import Term, TimeTerm
 from .jump_model import JumpModel
 
 
@@ -29,6 +29,6 @@ class ODERNN(JumpModel):
         self.field = ODEField(hidden, width=width, depth=depth)
         self.cell = GRUCell(self.inputs, hidden)
 
-    def flow(self) -> Flow:
+    def flow(self) -> Term:
         """h(z) dt."""
-        return Flow(self.field, controlled=False)
+        return TimeTerm(self.field)

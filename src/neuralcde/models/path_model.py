@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..engine import apply_layers
 from ..fields.mlp import check_sizes
 from ..paths import ControlPath
-from ..solve import AtKnots, Flow, Gradient, Jump, Solution, Steps, Tableau, solve
+from ..solve import AtKnots, Gradient, Jump, Solution, Steps, Tableau, Term, solve
 from .initial_state import Initial, InitialState
 from .pooling import mean_over_time, running_mean, running_mean_at
 
@@ -79,7 +79,7 @@ class PathModel(nn.Module):
         """What the modules inside do not tell."""
         return f"pool={self.pool!r}, solver={self.solver!r}, steps={self.steps!r}"
 
-    def flow(self) -> Flow | None:
+    def flow(self) -> Term | None:
         """What happens between observations."""
         return None
 
