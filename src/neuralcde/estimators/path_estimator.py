@@ -207,8 +207,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
             options["batch_size"] = int(np.clip(len(training) // 60, 8, 512))
         self.module_, self._fitted_params = self._make_module(data[:1][0].channels, seed), self.get_params()
         assert data.targets is not None
-        with torch.no_grad():
-            self.module_.readout.bias.copy_(self.task_.prior(data.targets))
+        self.module_.readout.start_at(self.task_.prior(data.targets))
         result = train(
             self.module_,
             self.task_,

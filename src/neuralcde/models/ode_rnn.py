@@ -9,7 +9,7 @@ from ..solve import Term, TimeTerm
 from .jump_model import JumpModel
 
 
-class ODERNN(JumpModel):
+class ODERNN(JumpModel, name="ode_rnn"):
     r"""A state that flows by itself, $\mathrm{d}z = h(z)\, \mathrm{d}t$, and jumps at observations, $z \leftarrow \mathrm{GRU}(z, x)$.
 
     (Rubanova et al. 2019.) h is a feedforward network with tanh.

@@ -137,7 +137,7 @@ def _mean_of_each(values: NDArray[Any], counts: NDArray[Any]) -> NDArray[Any]:
 
 def _machine(estimator: PathEstimator, held: IrregularSeries) -> dict[str, Any]:
     with torch.no_grad():
-        engine = estimator.module_.solve(estimator._path(held[:1])).stats.engine
+        engine = estimator.module_.engine(estimator._path(held[:1]))
     return {
         "engine": engine,
         "threads": torch.get_num_threads(),

@@ -177,7 +177,13 @@ def solve(
     if save == "knots":
         return dataclasses.replace(solution, states_at_knots=states)
     if save == "dense":
-        return dataclasses.replace(solution, dense=lambda t: states_at_times(run, problem, path, states, t, dense=True))
+        at_rows = saved_events(events, reached, "knots", path)
+        first = events.offsets[:-1][ragged.series_of_rows(at_rows.offsets)]
+        return dataclasses.replace(
+            solution,
+            states_at_knots=states[first + at_rows.event],
+            dense=lambda t: states_at_times(run, problem, path, states, t, dense=True),
+        )
     return solution
 
 

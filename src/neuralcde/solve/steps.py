@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..fields.mlp import check_sizes
+from ..contracts import check_sizes
 from ..paths import ControlPath
 from ..series import ragged
 from .step_memory import check_step_memory
