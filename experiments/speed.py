@@ -45,7 +45,7 @@ class InTorchCDE(nn.Module):
             method="rk4",
             options={"step_size": 1.0},
         )
-        outputs: Tensor = self.model.readout(states[torch.arange(len(last)), which + 1])
+        outputs: Tensor = self.model.readout.linear(states[torch.arange(len(last)), which + 1])
         return outputs
 
 

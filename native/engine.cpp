@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "parallel.hpp"
+#include "term.hpp"
 #include "tile.hpp"
 
 namespace neuralcde::LEVEL {
@@ -14,10 +15,10 @@ namespace neuralcde::LEVEL {
 namespace {
 
 // Stops all threads once the calling thread was interrupted; asks the clock, not the interpreter, most of the time.
-class Brake {
+class InterruptFlag {
   public:
-    explicit Brake(const std::function<bool()>& interrupted) : interrupted(interrupted) {}
-    bool pulled() {
+    explicit InterruptFlag(const std::function<bool()>& interrupted) : interrupted(interrupted) {}
+    bool set() {
         if (stopped.load(std::memory_order_relaxed)) return true;
         if (!interrupted || std::this_thread::get_id() != caller) return false;
         const auto now = std::chrono::steady_clock::now();
@@ -47,6 +48,7 @@ class Solver {
           hidden(static_cast<int>(problem.hidden)),
           channels(static_cast<int>(problem.channels)),
           stages(problem.tableau.stages),
+          term(problem.drive, problem.powers, problem.channels),
           flow(problem.flow, hidden, training),
           jump(problem.jump, hidden, training),
           tiles((problem.series + width - 1) / width) {
@@ -59,7 +61,7 @@ class Solver {
 
     void run(bool backward) {
         const int64_t shares = std::max<int64_t>(1, std::min<int64_t>(p.threads, tiles));
-        Brake brake(p.interrupted);
+        InterruptFlag interrupt(p.interrupted);
         std::vector<Worker> workers;
         workers.reserve(shares);
         for (int64_t share = 0; share < shares; ++share) workers.emplace_back(*this, backward);
@@ -67,11 +69,11 @@ class Solver {
             // tiles are sorted by length: dealing them out like cards balances the shares
             for (int64_t tile = share; tile < tiles; tile += shares) {
                 if (backward) {
-                    workers[share].backward(tile, brake);
+                    workers[share].backward(tile, interrupt);
                 } else {
-                    workers[share].forward(tile, brake);
+                    workers[share].forward(tile, interrupt);
                 }
-                if (brake.pulled()) return;
+                if (interrupt.set()) return;
             }
         });
         if (backward)
@@ -130,12 +132,12 @@ class Solver {
             }
         }
 
-        void forward(int64_t tile, Brake& brake) {
+        void forward(int64_t tile, InterruptFlag& interrupt) {
             assign(tile);
             load_initial();
             const int64_t events = solver.longest(tile);
             for (int64_t e = 0; e < events; ++e) {
-                if (brake.pulled()) return;
+                if (interrupt.set()) return;
                 if (advance_jump(e, state.data())) check(e);
                 keep(tile, e);
                 save(e);
@@ -145,14 +147,14 @@ class Solver {
             }
         }
 
-        void backward(int64_t tile, Brake& brake) {
+        void backward(int64_t tile, InterruptFlag& interrupt) {
             assign(tile);
             const int64_t events = solver.longest(tile);
             std::fill(gradient.data(), gradient.data() + gradient.size(), V{});
             for (Lane& l : lane) l.saved = l.saved_end;
             const size_t size = static_cast<size_t>(hidden) * registers;
             for (int64_t e = events; e-- > 0;) {
-                if (brake.pulled()) return;
+                if (interrupt.set()) return;
                 const V* here;
                 if (p.every == 1) {
                     here = checkpoint(tile, e);
@@ -335,23 +337,17 @@ class Solver {
             return true;
         }
 
-        // dX (or X) at a stage, into the input region of a workspace.
+        // What drives the flow at a stage, into the input region of a workspace.
         void set_input(int stage, V* w) {
             if (!p.flow.input) return;
-            V* input = w + static_cast<size_t>(hidden) * registers;
-            const int channels = solver.channels, powers = static_cast<int>(p.powers), low = p.controlled ? 1 : 0;
+            V u[registers];
+            place_of(stage, u);
+            solver.term.drive(pieces.data(), u, step, w + static_cast<size_t>(hidden) * registers);
+        }
+
+        void place_of(int stage, V* u) const {
             const Real node = static_cast<Real>(p.tableau.c[stage]);
-            for (int v = 0; v < registers; ++v) {
-                const V u = from[v] + node * step[v];
-                for (int c = 0; c < channels; ++c) {
-                    V sum{};
-                    for (int k = powers - 1; k >= low; --k) {
-                        const V coefficient = pieces.data()[(k * channels + c) * registers + v];
-                        sum = sum * u + (p.controlled ? Real(k) * coefficient : coefficient);
-                    }
-                    input[c * registers + v] = p.controlled ? sum * step[v] : sum;
-                }
-            }
+            for (int v = 0; v < registers; ++v) u[v] = from[v] + node * step[v];
         }
 
         // z <- z + sum of b k. With keep_stages every stage has a workspace of its own, for the way back.
@@ -374,8 +370,7 @@ class Solver {
                 const V* out = w + p.flow.output * registers;
                 V* k = increments.data() + s * count;
                 for (int i = 0; i < count; ++i) {
-                    const V change = p.controlled ? out[i] : out[i] * duration[i % registers];
-                    k[i] = moving[i % registers] ? change : V{};
+                    k[i] = moving[i % registers] ? solver.term.scale(out[i], duration[i % registers]) : V{};
                 }
             }
             for (int i = 0; i < count; ++i) {
@@ -400,10 +395,14 @@ class Solver {
                 V* out = gw[s] + p.flow.output * registers;
                 for (int i = 0; i < count; ++i) {
                     const V k = to_k[s * count + i];
-                    out[i] = moving[i % registers] ? (p.controlled ? k : k * duration[i % registers]) : V{};
+                    out[i] = moving[i % registers] ? solver.term.scale(k, duration[i % registers]) : V{};
                 }
                 solver.flow.pull_back(w[s], gw[s], to_path);
-                if (to_path) add_piece_gradient(s, gw[s] + count);
+                if (to_path) {
+                    V u[registers];
+                    place_of(s, u);
+                    solver.term.pull_back_drive(gw[s] + count, u, step, piece_gradient.data());
+                }
                 for (int i = 0; i < count; ++i) {
                     const V y = moving[i % registers] ? gw[s][i] : V{};
                     g[i] += y;
@@ -423,25 +422,11 @@ class Solver {
                 for (int64_t k = 0; k < size; ++k) to[k] += at(piece_gradient.data(), static_cast<int>(k), j);
             }
         }
-
-        void add_piece_gradient(int stage, const V* to_input) {
-            const int channels = solver.channels, powers = static_cast<int>(p.powers);
-            const Real node = static_cast<Real>(p.tableau.c[stage]);
-            for (int v = 0; v < registers; ++v) {
-                const V u = from[v] + node * step[v];
-                V power = splat(Real(1));  // u^k, or u^(k - 1) for dX
-                for (int k = p.controlled ? 1 : 0; k < powers; ++k) {
-                    const V factor = p.controlled ? Real(k) * power * step[v] : power;
-                    for (int c = 0; c < channels; ++c)
-                        piece_gradient.data()[(k * channels + c) * registers + v] += factor * to_input[c * registers + v];
-                    power *= u;
-                }
-            }
-        }
     };
 
     const Problem<Real>& p;
     const int hidden, channels, stages;
+    const Term<Real, registers> term;
     const Prepared<Real, registers> flow, jump;
     const int64_t tiles;
     std::vector<int64_t> first_checkpoint;

@@ -15,6 +15,9 @@ namespace neuralcde {
 
 enum class Code : int { linear, unary, multiply, add, subtract, affine, contract, outer };
 enum class Function : int { identity, relu, tanh, sigmoid, softplus, silu, decay };  // decay: exp(-max(x, 0))
+// The same by name, in this order: what Python knows of them.
+constexpr const char* code_names[] = {"linear", "unary", "multiply", "add", "subtract", "affine", "contract", "outer"};
+constexpr const char* function_names[] = {"identity", "relu", "tanh", "sigmoid", "softplus", "silu", "decay"};
 
 struct Op {
     Code code;
@@ -24,6 +27,7 @@ struct Op {
     // has columns; others: rows
     int rows, columns;
     int weight, bias;   // parameters of a linear; bias -1: none
+    int64_t weight_start, bias_start;  // where in the parameters its own numbers start
     bool accumulate;    // a linear adds to what is there
     double scale, shift;  // affine: scale * a + shift
 
@@ -71,11 +75,13 @@ struct Tableau {
     std::vector<double> a, b, c;
 };
 
+enum class Drive : int { increment, value };  // what of X drives the flow, see term.hpp
+
 template <class Real>
 struct Problem {
     Program<Real> flow, jump;
     Tableau tableau;
-    bool controlled = false;  // the flow's input is dX and its output the increment; else X, and the output is per time
+    Drive drive = Drive::increment;
     int64_t series = 0, hidden = 0, channels = 0, powers = 0, row_features = 0;
 
     const Real* initial = nullptr;         // (series, hidden)

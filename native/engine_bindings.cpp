@@ -3,6 +3,9 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <iterator>
+#include <numeric>
 #include <optional>
 
 #include "bindings.hpp"
@@ -23,7 +26,12 @@ const Engine<Real>& engine() {
     }
 }
 
-// Rows of ten integers and two numbers: code, function, out, a, b, rows, columns, weight, bias, accumulate; scale, shift.
+// A row of integers and one of numbers per operation.
+constexpr const char* op_columns[] = {"code",    "function", "out",  "a",            "b",          "rows",
+                                      "columns", "weight",   "bias", "weight_start", "bias_start", "accumulate"};
+constexpr size_t op_width = std::size(op_columns);
+constexpr const char* number_columns[] = {"scale", "shift"};
+
 struct ProgramSpec {
     std::vector<Op> ops;
     int features, input, output;
@@ -32,20 +40,23 @@ struct ProgramSpec {
 ProgramSpec make_program(Array<const int64_t, 2> ops, Array<const double, 2> numbers, int features, int input,
                          int output) {
     require(ops.shape(0) > 0, "a program needs operations");
-    require(ops.shape(1) == 10 && numbers.shape(1) == 2 && ops.shape(0) == numbers.shape(0),
-            "ops must have ten columns and numbers two");
+    require(ops.shape(1) == op_width && numbers.shape(1) == 2 && ops.shape(0) == numbers.shape(0),
+            "ops and numbers must have a row per operation, and OP_COLUMNS and NUMBER_COLUMNS as columns");
     require(features > 0 && features <= most_features && input >= 0 && input <= features && output >= 0 && output <= features,
             "features, input or output out of range");
     ProgramSpec spec{{}, features, input, output};
     for (size_t k = 0; k < ops.shape(0); ++k) {
-        const int64_t* v = ops.data() + k * 10;
-        require(v[0] >= 0 && v[0] <= static_cast<int>(Code::outer), "unknown code");
-        require(v[1] >= 0 && v[1] <= static_cast<int>(Function::decay), "unknown function");
+        const int64_t* v = ops.data() + k * op_width;
+        require(v[0] >= 0 && v[0] < static_cast<int64_t>(std::size(code_names)), "unknown code");
+        require(v[1] >= 0 && v[1] < static_cast<int64_t>(std::size(function_names)), "unknown function");
         for (int i = 2; i < 7; ++i) require(v[i] >= -1 && v[i] <= features, "an operand is out of range");
         for (int i = 7; i < 9; ++i) require(v[i] >= -1 && v[i] <= most_parameters, "a parameter is out of range");
-        Op op{static_cast<Code>(v[0]), static_cast<Function>(v[1]), int(v[2]), int(v[3]), int(v[4]), int(v[5]),
-              int(v[6]),               int(v[7]),                   int(v[8]), v[9] != 0, 0,         0};
-        op.scale = numbers.data()[2 * k], op.shift = numbers.data()[2 * k + 1];
+        for (int i = 9; i < 11; ++i) require(v[i] >= 0 && v[i] < INT64_MAX / 2, "a parameter is out of range");
+        Op op{};
+        op.code = static_cast<Code>(v[0]), op.function = static_cast<Function>(v[1]);
+        op.out = int(v[2]), op.a = int(v[3]), op.b = int(v[4]), op.rows = int(v[5]), op.columns = int(v[6]);
+        op.weight = int(v[7]), op.bias = int(v[8]), op.weight_start = v[9], op.bias_start = v[10];
+        op.accumulate = v[11] != 0, op.scale = numbers.data()[2 * k], op.shift = numbers.data()[2 * k + 1];
         const bool has_columns = op.code == Code::linear || op.code == Code::contract || op.code == Code::outer;
         require(!has_columns || op.columns > 0, "a linear op, a contraction and an outer product need columns");
         require(op.code != Code::linear || op.weight >= 0, "a linear op needs a weight");
@@ -79,8 +90,9 @@ Program<Real> assemble(const ProgramSpec* spec, const Arrays<Real>& values, int6
         if (op.code != Code::linear) continue;
         const int64_t count = static_cast<int64_t>(values.size());
         require(op.weight < count && op.bias < count, "a program asks for a parameter that is not there");
-        require(program.parameters[op.weight].size == int64_t(op.rows) * op.columns, "a weight has the wrong size");
-        require(op.bias < 0 || program.parameters[op.bias].size == op.rows, "a bias has the wrong size");
+        require(op.weight_start + int64_t(op.rows) * op.columns <= program.parameters[op.weight].size,
+                "a weight has the wrong size");
+        require(op.bias < 0 || op.bias_start + op.rows <= program.parameters[op.bias].size, "a bias has the wrong size");
     }
     return program;
 }
@@ -97,76 +109,152 @@ void set_gradients(Program<Real>& program, const OutArrays<Real>& gradients) {
 using Integers = std::optional<Array<const int64_t, 1>>;
 using Numbers = std::optional<Array<const double, 1>>;
 
+// Offsets of ragged rows: one more than the series, from 0 to the number of rows; series of no rows only where `empty` is.
+void check_offsets(const Array<const int64_t, 1>& offsets, size_t total, bool empty) {
+    require(offsets.shape(0) >= 1, "offsets must hold at least one number");
+    const int64_t *o = offsets.data(), series = static_cast<int64_t>(offsets.shape(0)) - 1;
+    require(o[0] == 0 && o[series] == static_cast<int64_t>(total), "offsets must start at 0 and end at the total");
+    for (int64_t i = 0; i < series; ++i) require(empty ? o[i] <= o[i + 1] : o[i] < o[i + 1], "offsets must increase");
+}
+
+// The events of all series, column by column, as Problem has them; the steps are listed, or follow from the times.
+struct Events {
+    Events(Array<const int64_t, 1> offsets, Integers piece, Numbers start, Numbers length, Numbers duration,
+           Integers jump_row, Numbers time)
+        : offsets(offsets), piece(piece), start(start), length(length), duration(duration), jump_row(jump_row), time(time) {
+        const bool listed = piece.has_value();
+        const size_t count = piece ? piece->shape(0) : time ? time->shape(0) : 0;
+        auto fits = [&](const auto& column, bool wanted) {
+            return column.has_value() == wanted && (!column || column->shape(0) == count);
+        };
+        require(fits(start, listed) && fits(length, listed) && fits(duration, listed) && fits(time, !listed) &&
+                    fits(jump_row, jump_row.has_value()),
+                "events differ in number");
+        check_offsets(offsets, count, false);
+        for (int64_t i = 0; !listed && i < series(); ++i) require(count_of(i) > 1, "a series needs two events");
+    }
+
+    int64_t series() const { return static_cast<int64_t>(offsets.shape(0)) - 1; }
+    int64_t total() const { return offsets.data()[series()]; }
+    int64_t count_of(int64_t i) const { return offsets.data()[i + 1] - offsets.data()[i]; }
+
+    // Pieces and rows that events name must be there.
+    void check_names(int64_t pieces, int64_t rows, bool flows) const {
+        for (int64_t e = 0; piece && e < total(); ++e)
+            require(piece->data()[e] >= -1 && piece->data()[e] < pieces, "an event names a piece that is not there");
+        for (int64_t e = 0; jump_row && e < total(); ++e)
+            require(jump_row->data()[e] >= -1 && jump_row->data()[e] < rows, "an event names a row that is not there");
+        require(piece || !flows || pieces == total() - series(), "one piece for each event but a series' last");
+    }
+
+    // Positions of the series, the longest first.
+    std::vector<int64_t> longest_first() const {
+        std::vector<int64_t> order(series());
+        std::iota(order.begin(), order.end(), int64_t(0));
+        std::stable_sort(order.begin(), order.end(), [&](int64_t i, int64_t j) { return count_of(i) > count_of(j); });
+        return order;
+    }
+
+    Array<const int64_t, 1> offsets;
+    Integers piece;
+    Numbers start, length, duration;
+    Integers jump_row;
+    Numbers time;
+};
+
+// The events of each series whose states are asked for, sorted.
+struct Saved {
+    Saved(Array<const int64_t, 1> offsets, Array<const int64_t, 1> event) : offsets(offsets), event(event) {
+        check_offsets(offsets, event.shape(0), true);
+    }
+
+    void check_events(const Events& events) const {
+        require(offsets.shape(0) == events.offsets.shape(0), "offsets must be one more than the series");
+        for (int64_t i = 0; i < events.series(); ++i)
+            for (int64_t k = offsets.data()[i]; k < offsets.data()[i + 1]; ++k)
+                require((k == offsets.data()[i] || event.data()[k - 1] <= event.data()[k]) && event.data()[k] >= 0 &&
+                            event.data()[k] < events.count_of(i),
+                        "saved events must be sorted and within their series");
+    }
+
+    int64_t total() const { return static_cast<int64_t>(event.shape(0)); }
+
+    Array<const int64_t, 1> offsets, event;
+};
+
+Tableau make_tableau(Array<const double, 2> a, Array<const double, 1> b, Array<const double, 1> c) {
+    const size_t stages = b.shape(0);
+    require(stages >= 1 && stages <= most_stages && a.shape(0) == stages && a.shape(1) == stages && c.shape(0) == stages,
+            "the tableau has the wrong size");
+    return {static_cast<int>(stages), {a.data(), a.data() + stages * stages}, {b.data(), b.data() + stages},
+            {c.data(), c.data() + stages}};
+}
+
 // A problem that was checked, with the arrays it points to. Nothing in it changes after construction: every call works on
 // a copy of the problem, with outputs and checkpoints of its own, so that threads may share a solve.
 template <class Real>
 class Solve {
   public:
-    Solve(const ProgramSpec* flow, Arrays<Real> flow_values, const ProgramSpec* jump, Arrays<Real> jump_values,
-          bool controlled, Array<const double, 2> a, Array<const double, 1> b, Array<const double, 1> c,
-          Array<const Real, 2> initial, Array<const Real, 3> coefficients, Array<const Real, 2> row_inputs,
-          Array<const int64_t, 1> event_offsets, Integers piece, Numbers from, Numbers step, Numbers duration,
-          Integers jump_row, Numbers time, Array<const int64_t, 1> order, Array<const int64_t, 1> saved_offsets,
-          Array<const int64_t, 1> saved_event, int64_t every, int registers, int threads)
-        : held(std::make_tuple(flow_values, jump_values, initial, coefficients, row_inputs, event_offsets, piece, from, step,
-                               duration, jump_row, time, order, saved_offsets, saved_event)) {
+    Solve(const ProgramSpec* flow, Arrays<Real> flow_values, Drive drive, const ProgramSpec* jump, Arrays<Real> jump_values,
+          const Tableau& tableau, Array<const Real, 2> initial, Array<const Real, 3> coefficients,
+          Array<const Real, 2> row_inputs, const Events& events, const Saved& saved, int64_t every, int registers,
+          int threads)
+        : flow_values(flow_values), jump_values(jump_values), initial(initial), coefficients(coefficients),
+          row_inputs(row_inputs), events(events), saved(saved), order(events.longest_first()) {
         p.series = initial.shape(0), p.hidden = initial.shape(1);
         p.powers = coefficients.shape(1), p.channels = coefficients.shape(2), p.row_features = row_inputs.shape(1);
         p.flow = assemble<Real>(flow, flow_values, p.hidden);
         p.jump = assemble<Real>(jump, jump_values, p.hidden);
+        p.drive = drive, p.tableau = tableau;
         require(p.hidden > 0, "the state has no features");
         require(!flow || flow->input == 0 || flow->input == p.channels, "the flow's input is not the path's channels");
-        require(!controlled || !flow || flow->input == p.channels, "a controlled flow needs the path as input");
+        require(drive == Drive::value || !flow || flow->input == p.channels, "a flow driven by dX needs the path as input");
         require(!jump || jump->input == p.row_features, "the jump's input is not the rows' features");
         require(!flow || (p.powers >= 2 && p.powers <= 4), "pieces must have degree 1 to 3");
-
-        const size_t stages = b.shape(0);
-        require(stages >= 1 && stages <= most_stages && a.shape(0) == stages && a.shape(1) == stages && c.shape(0) == stages,
-                "the tableau has the wrong size");
-        p.tableau.stages = static_cast<int>(stages);
-        p.tableau.a.assign(a.data(), a.data() + stages * stages);
-        p.tableau.b.assign(b.data(), b.data() + stages);
-        p.tableau.c.assign(c.data(), c.data() + stages);
-        p.controlled = controlled;
-
-        check_offsets(event_offsets, piece ? piece->shape(0) : time ? time->shape(0) : 0, true);
-        check_offsets(saved_offsets, saved_event.shape(0), false);
-        check_events(event_offsets.data(), piece, from, step, duration, jump_row, time, coefficients.shape(0),
-                     row_inputs.shape(0));
-        require(static_cast<int64_t>(order.shape(0)) == p.series, "order must name every series");
-        check_order(order.data(), event_offsets.data(), saved_offsets.data(), saved_event.data());
-        require(registers == 1 || registers == 2, "a tile is one or two registers wide");
+        require(events.series() == p.series, "offsets must be one more than the series");
+        require(events.jump_row || !jump, "a jump needs rows");
+        events.check_names(coefficients.shape(0), row_inputs.shape(0), flow != nullptr);
+        saved.check_events(events);
         require(every >= 0, "every must not be negative");
-        const int64_t most = p.series ? event_offsets.data()[order.data()[0] + 1] - event_offsets.data()[order.data()[0]] : 1;
-        every = std::min(every, most);  // more events between checkpoints than there are is one checkpoint a series
-        p.registers = registers, p.threads = threads, p.every = every;
-        const int64_t width = level.lanes * registers;
-        for (int64_t i = 0; i < p.series && every; i += width) {
-            const int64_t s = order.data()[i];
-            checkpoint_size += (event_offsets.data()[s + 1] - event_offsets.data()[s] + every - 1) / every * width * p.hidden;
-        }
+        require(registers >= 0 && registers <= 2, "a tile is one or two registers wide, or 0 for either");
 
-        p.initial = initial.data(), p.coefficients = coefficients.data(), p.row_inputs = row_inputs.data();
+        // Two registers of lanes halve the reads of the weights, where that leaves a tile for every thread.
+        const int64_t lanes = level.lanes, pairs = (p.series + 2 * lanes - 1) / (2 * lanes);
+        p.registers = registers ? registers : p.series > lanes && pairs >= threads ? 2 : 1;
+        p.threads = threads;
+        // More events between checkpoints than there are is one checkpoint per series.
+        p.every = std::min(every, p.series ? events.count_of(order[0]) : 1);
+        const int64_t width = lanes * p.registers;
+        for (int64_t i = 0; i < p.series && p.every; i += width)
+            checkpoint_size += (events.count_of(order[i]) + p.every - 1) / p.every * width * p.hidden;
+
         auto pointer = [](const auto& array) { return array ? array->data() : nullptr; };
-        p.event_offsets = event_offsets.data(), p.piece = pointer(piece), p.from = pointer(from), p.step = pointer(step);
-        p.duration = pointer(duration), p.jump_row = pointer(jump_row), p.time = pointer(time), p.order = order.data();
-        p.saved_offsets = saved_offsets.data(), p.saved_event = saved_event.data();
+        p.initial = initial.data(), p.coefficients = coefficients.data(), p.row_inputs = row_inputs.data();
+        p.event_offsets = events.offsets.data(), p.piece = pointer(events.piece), p.from = pointer(events.start);
+        p.step = pointer(events.length), p.duration = pointer(events.duration), p.jump_row = pointer(events.jump_row);
+        p.time = pointer(events.time), p.order = order.data();
+        p.saved_offsets = saved.offsets.data(), p.saved_event = saved.event.data();
     }
+    Solve(const Solve&) = delete;
 
-    void forward(Array<Real, 2> saved, Array<int64_t, 1> failed_event, Array<Real, 1> checkpoints) const {
-        check_saved(saved.shape(0), saved.shape(1));
+    // Numbers that the checkpoints take.
+    int64_t checkpoints() const { return checkpoint_size; }
+    int registers() const { return p.registers; }
+
+    void forward(Array<Real, 2> states, Array<int64_t, 1> failed_event, Array<Real, 1> checkpoints) const {
+        check_saved(states.shape(0), states.shape(1));
         check_checkpoints(checkpoints.shape(0), checkpoints.data());
         require(static_cast<int64_t>(failed_event.shape(0)) == p.series, "failed_event must have one number per series");
         Problem<Real> call = p;
-        call.saved = saved.data(), call.failed_event = failed_event.data(), call.checkpoints = checkpoints.data();
+        call.saved = states.data(), call.failed_event = failed_event.data(), call.checkpoints = checkpoints.data();
         run(level.forward, call);
     }
 
-    void backward(Array<const Real, 1> checkpoints, Array<const Real, 2> saved_gradient, OutArrays<Real> flow_gradients,
+    void backward(Array<const Real, 1> checkpoints, Array<const Real, 2> states_gradient, OutArrays<Real> flow_gradients,
                   OutArrays<Real> jump_gradients, Array<Real, 2> initial_gradient,
                   std::optional<Array<Real, 3>> coefficient_gradient, std::optional<Array<Real, 2>> row_gradient) const {
         require(p.every > 0, "backward needs checkpoints");
-        check_saved(saved_gradient.shape(0), saved_gradient.shape(1));
+        check_saved(states_gradient.shape(0), states_gradient.shape(1));
         check_checkpoints(checkpoints.shape(0), checkpoints.data());
         Problem<Real> call = p;
         call.checkpoints = const_cast<Real*>(checkpoints.data());  // only read on the way back
@@ -174,72 +262,25 @@ class Solve {
         set_gradients(call.jump, jump_gradients);
         require(static_cast<int64_t>(initial_gradient.size()) == p.series * p.hidden,
                 "initial_gradient must have the shape of initial");
-        require(!coefficient_gradient || coefficient_gradient->size() == std::get<3>(held).size(),
+        require(!coefficient_gradient || coefficient_gradient->size() == coefficients.size(),
                 "coefficient_gradient must have the shape of coefficients");
-        require(!row_gradient || row_gradient->size() == std::get<4>(held).size(),
+        require(!row_gradient || row_gradient->size() == row_inputs.size(),
                 "row_gradient must have the shape of row_inputs");
-        call.saved_gradient = saved_gradient.data(), call.initial_gradient = initial_gradient.data();
+        call.saved_gradient = states_gradient.data(), call.initial_gradient = initial_gradient.data();
         call.coefficient_gradient = coefficient_gradient ? coefficient_gradient->data() : nullptr;
         call.row_gradient = row_gradient ? row_gradient->data() : nullptr;
         run(level.backward, call);
     }
 
   private:
-    void check_checkpoints(size_t size, const Real* data) const {
-        require(static_cast<int64_t>(size) == checkpoint_size, "checkpoints have the wrong size");
-        require(reinterpret_cast<uintptr_t>(data) % 64 == 0, "checkpoints must be aligned to 64 bytes");
-    }
-
     void check_saved(size_t rows, size_t columns) const {
-        require(static_cast<int64_t>(rows) == p.saved_offsets[p.series] && static_cast<int64_t>(columns) == p.hidden,
+        require(static_cast<int64_t>(rows) == saved.total() && static_cast<int64_t>(columns) == p.hidden,
                 "saved states must have shape (saved events, hidden)");
     }
 
-    void check_offsets(const Array<const int64_t, 1>& offsets, size_t total, bool strictly) const {
-        require(static_cast<int64_t>(offsets.shape(0)) == p.series + 1, "offsets must be one more than the series");
-        const int64_t* o = offsets.data();
-        require(o[0] == 0 && o[p.series] == static_cast<int64_t>(total), "offsets must start at 0 and end at the total");
-        for (int64_t i = 0; i < p.series; ++i)
-            require(strictly ? o[i] < o[i + 1] : o[i] <= o[i + 1], "offsets must increase");
-    }
-
-    void check_events(const int64_t* offsets, const Integers& piece, const Numbers& from, const Numbers& step,
-                      const Numbers& duration, const Integers& jump_row, const Numbers& time, int64_t pieces,
-                      int64_t rows) const {
-        const int64_t events = offsets[p.series];
-        auto fits = [&](const auto& array, bool wanted) {
-            return array.has_value() == wanted && (!array || static_cast<int64_t>(array->shape(0)) == events);
-        };
-        const bool listed = piece.has_value();
-        require(fits(piece, listed) && fits(from, listed) && fits(step, listed) && fits(duration, listed) &&
-                    fits(time, !listed) && fits(jump_row, jump_row.has_value()),
-                "events differ in number");
-        require(jump_row || !p.jump.present(), "a jump needs rows");
-        for (int64_t e = 0; listed && e < events; ++e)
-            require(piece->data()[e] >= -1 && piece->data()[e] < pieces, "an event names a piece that is not there");
-        for (int64_t e = 0; jump_row && e < events; ++e)
-            require(jump_row->data()[e] >= -1 && jump_row->data()[e] < rows, "an event names a row that is not there");
-        if (listed) return;
-        require(!p.flow.present() || pieces == events - p.series, "one piece for each event but a series' last");
-        for (int64_t i = 0; i < p.series; ++i) require(offsets[i + 1] - offsets[i] > 1, "a series needs two events");
-    }
-
-    void check_order(const int64_t* order, const int64_t* event_offsets, const int64_t* saved_offsets,
-                     const int64_t* saved_event) const {
-        std::vector<bool> seen(p.series, false);
-        int64_t before = INT64_MAX;
-        for (int64_t i = 0; i < p.series; ++i) {
-            const int64_t s = order[i];
-            require(s >= 0 && s < p.series && !seen[s], "order must name every series once");
-            seen[s] = true;
-            const int64_t length = event_offsets[s + 1] - event_offsets[s];
-            require(length <= before, "order must put the longest series first");
-            before = length;
-            for (int64_t k = saved_offsets[s]; k < saved_offsets[s + 1]; ++k)
-                require((k == saved_offsets[s] || saved_event[k - 1] <= saved_event[k]) && saved_event[k] >= 0 &&
-                            saved_event[k] < length,
-                        "saved events must be sorted and within their series");
-        }
+    void check_checkpoints(size_t size, const Real* data) const {
+        require(static_cast<int64_t>(size) == checkpoint_size, "checkpoints have the wrong size");
+        require(reinterpret_cast<uintptr_t>(data) % 64 == 0, "checkpoints must be aligned to 64 bytes");
     }
 
     static void run(void (*engine)(const Problem<Real>&), Problem<Real>& call) {
@@ -256,10 +297,14 @@ class Solve {
         if (interrupted) throw nb::python_error();
     }
 
-    std::tuple<Arrays<Real>, Arrays<Real>, Array<const Real, 2>, Array<const Real, 3>, Array<const Real, 2>,
-               Array<const int64_t, 1>, Integers, Numbers, Numbers, Numbers, Integers, Numbers, Array<const int64_t, 1>,
-               Array<const int64_t, 1>, Array<const int64_t, 1>>
-        held;
+    // What the problem points to.
+    const Arrays<Real> flow_values, jump_values;
+    const Array<const Real, 2> initial;
+    const Array<const Real, 3> coefficients;
+    const Array<const Real, 2> row_inputs;
+    const Events events;
+    const Saved saved;
+    const std::vector<int64_t> order;
     const Engine<Real>& level = engine<Real>();  // of the whole life of a solve: its checkpoints are laid out for it
     int64_t checkpoint_size = 0;
     Problem<Real> p;
@@ -280,36 +325,71 @@ void evaluate_rows(const ProgramSpec& spec, Arrays<Real> values, Array<const Rea
     engine<Real>().evaluate(batch);
 }
 
+// noconvert: an array of another type or layout is an error, never a silent copy (an output that was copied is lost).
+auto exact(const char* name) { return nb::arg(name).noconvert(); }
+auto maybe(const char* name) { return nb::arg(name).noconvert().none() = nb::none(); }
+
 template <class Real>
 void bind_solve(nb::module_& m, const char* name) {
     using S = Solve<Real>;
-    using I = Array<const int64_t, 1>;
-    using D = Array<const double, 1>;
-    const auto exact = nb::arg().noconvert();  // never converted: an output that was copied would be lost
-    const auto maybe = nb::arg().noconvert().none();
-    nb::class_<S>(m, name, "One batch of trajectories.")
-        .def(nb::init<const ProgramSpec*, Arrays<Real>, const ProgramSpec*, Arrays<Real>, bool, Array<const double, 2>, D, D,
-                      Array<const Real, 2>, Array<const Real, 3>, Array<const Real, 2>, I, Integers, Numbers, Numbers,
-                      Numbers, Integers, Numbers, I, I, I, int64_t, int, int>(),
-             nb::arg().none(), exact, nb::arg().none(), exact, nb::arg(), exact, exact, exact, exact, exact, exact, exact,
-             maybe, maybe, maybe, maybe, maybe, maybe, exact, exact, exact, nb::arg(), nb::arg(), nb::arg())
-        .def("forward", &S::forward, exact, exact, exact)
-        .def("backward", &S::backward, exact, exact, exact, exact, exact, maybe, maybe);
+    nb::class_<S>(m, name, "One batch of trajectories; nothing in it changes, so that threads may share it.")
+        .def(nb::init<const ProgramSpec*, Arrays<Real>, Drive, const ProgramSpec*, Arrays<Real>, const Tableau&,
+                      Array<const Real, 2>, Array<const Real, 3>, Array<const Real, 2>, const Events&, const Saved&, int64_t,
+                      int, int>(),
+             nb::kw_only(), "flow"_a.none(), exact("flow_values"), "drive"_a, "jump"_a.none(), exact("jump_values"),
+             "tableau"_a, exact("initial"), exact("coefficients"), exact("row_inputs"), "events"_a, "saved"_a, "every"_a,
+             "registers"_a = 0, "threads"_a = 1)
+        .def_prop_ro("checkpoints", &S::checkpoints, "How many numbers the checkpoints take.")
+        .def_prop_ro("registers", &S::registers, "Width of a tile, in registers of lanes.")
+        .def("forward", &S::forward, nb::kw_only(), exact("states"), exact("failed_event"), exact("checkpoints"),
+             "Write the states asked for, the event after which each series was not finite, and the checkpoints.")
+        .def("backward", &S::backward, nb::kw_only(), exact("checkpoints"), exact("states_gradient"),
+             exact("flow_gradients"), exact("jump_gradients"), exact("initial_gradient"), maybe("coefficient_gradient"),
+             maybe("row_gradient"), "Write or add the gradients, from that of the states asked for.");
+}
+
+template <size_t count>
+nb::tuple names(const char* const (&list)[count]) {
+    nb::list found;
+    for (const char* name : list) found.append(name);
+    return nb::tuple(found);
 }
 
 }  // namespace
 
 void bind_engine(nb::module_& m) {
+    m.attr("CODES") = names(code_names);
+    m.attr("FUNCTIONS") = names(function_names);
+    m.attr("OP_COLUMNS") = names(op_columns);
+    m.attr("NUMBER_COLUMNS") = names(number_columns);
+    m.attr("MOST_FEATURES") = most_features;
+    m.attr("MOST_STAGES") = most_stages;
+    nb::enum_<Drive>(m, "Drive", "What of X drives a flow: its increment, or its value.")
+        .value("increment", Drive::increment)
+        .value("value", Drive::value);
     nb::class_<ProgramSpec>(m, "Program", "Operations on a tile: one evaluation of a flow or a jump.")
         .def("__init__",
              [](ProgramSpec* self, Array<const int64_t, 2> ops, Array<const double, 2> numbers, int features, int input,
-                int output) { new (self) ProgramSpec(make_program(ops, numbers, features, input, output)); });
+                int output) { new (self) ProgramSpec(make_program(ops, numbers, features, input, output)); },
+             exact("ops"), exact("numbers"), "features"_a, "input"_a, "output"_a);
+    nb::class_<Tableau>(m, "Tableau", "An explicit Runge-Kutta method.")
+        .def("__init__",
+             [](Tableau* self, Array<const double, 2> a, Array<const double, 1> b, Array<const double, 1> c) {
+                 new (self) Tableau(make_tableau(a, b, c));
+             },
+             exact("a"), exact("b"), exact("c"));
+    nb::class_<Events>(m, "Events", "Jumps and steps of all series; the steps are listed, or every event is a knot at a time.")
+        .def(nb::init<Array<const int64_t, 1>, Integers, Numbers, Numbers, Numbers, Integers, Numbers>(), exact("offsets"),
+             nb::kw_only(), maybe("piece"), maybe("start"), maybe("length"), maybe("duration"), maybe("jump_row"),
+             maybe("time"));
+    nb::class_<Saved>(m, "Saved", "The events of each series whose states are asked for.")
+        .def(nb::init<Array<const int64_t, 1>, Array<const int64_t, 1>>(), exact("offsets"), exact("event"));
     m.def("lanes", [](int bytes) { return bytes == 4 ? engine<float>().lanes : engine<double>().lanes; }, "bytes"_a,
           "Series in a register, for numbers of 4 or 8 bytes.");
-    m.attr("MOST_FEATURES") = most_features;
-    const auto exact = nb::arg().noconvert();
-    m.def("evaluate_rows32", &evaluate_rows<float>, nb::arg(), exact, exact, exact, nb::arg(), "A program on every row.");
-    m.def("evaluate_rows64", &evaluate_rows<double>, nb::arg(), exact, exact, exact, nb::arg(), "A program on every row.");
+    m.def("evaluate_rows", &evaluate_rows<float>, "program"_a, exact("values"), exact("inputs"), exact("results"),
+          "threads"_a, "Evaluate a program on every row, each by itself.");
+    m.def("evaluate_rows", &evaluate_rows<double>, "program"_a, exact("values"), exact("inputs"), exact("results"),
+          "threads"_a, "Evaluate a program on every row, each by itself.");
     bind_solve<float>(m, "Solve32");
     bind_solve<double>(m, "Solve64");
 }

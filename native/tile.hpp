@@ -246,8 +246,8 @@ class Prepared {
         for (size_t k = 0; k < program.ops.size(); ++k) {
             const Op& op = program.ops[k];
             if (op.code != Code::linear) continue;
-            const Real* weight = program.parameters[op.weight].values;
-            const Real* bias = op.bias < 0 ? nullptr : program.parameters[op.bias].values;
+            const Real* weight = program.parameters[op.weight].values + op.weight_start;
+            const Real* bias = op.bias < 0 ? nullptr : program.parameters[op.bias].values + op.bias_start;
             T::pack(weight, bias, op.rows, op.columns, false, packed.data() + starts[k]);
             if (training) T::pack(weight, nullptr, op.columns, op.rows, true, packed.data() + turned_starts[k]);
         }
@@ -404,11 +404,11 @@ class Prepared {
             const Op& op = program.ops[k];
             if (op.code != Code::linear) continue;
             const int64_t stride = T::padded(op.columns);
-            Real* weight = program.parameters[op.weight].gradient;
+            Real* weight = program.parameters[op.weight].gradient + op.weight_start;
             for (int64_t o = 0; o < op.rows; ++o)
                 for (int64_t i = 0; i < op.columns; ++i) weight[o * op.columns + i] += sums.weights[k].data()[o * stride + i];
             if (op.bias < 0) continue;
-            Real* bias = program.parameters[op.bias].gradient;
+            Real* bias = program.parameters[op.bias].gradient + op.bias_start;
             for (int64_t o = 0; o < op.rows; ++o)
                 for (int lane = 0; lane < T::lanes; ++lane) bias[o] += sums.biases[k].data()[o][lane];
         }

@@ -7,7 +7,7 @@ from torch import nn
 
 import neuralcde as nc
 from neuralcde.engine import Region, lowers
-from neuralcde.solve import Flow, Jump, solve, solvers
+from neuralcde.solve import ControlTerm, Jump, Term, TimeTerm, solve, solvers
 from ragged_cases import SCHEMES, random_series
 
 SOLVERS = list(solvers)
@@ -137,11 +137,11 @@ def some_flow(kind, path, hidden, *, seed=4):
     if kind == "none":
         return None
     if kind == "cde":
-        return Flow(mlp(path, hidden, seed=seed))
+        return ControlTerm(mlp(path, hidden, seed=seed))
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         module = {"driven": Driven, "autonomous": Autonomous}[kind](path.channels, hidden)
-    return Flow(module.to(path.dtype), controlled=False)
+    return TimeTerm(module.to(path.dtype))
 
 
 @dataclasses.dataclass
@@ -150,7 +150,7 @@ class Case:
 
     path: nc.ControlPath
     z0: torch.Tensor
-    flow: Flow | None
+    flow: Term | None
     jump: Jump | None = None
 
     def __post_init__(self):

@@ -18,6 +18,7 @@ COMMAND = str(Path(sys.executable).parent / "neuralcde")
 # the data flow: a folder imports only from folders before it
 FOLDERS = [
     "_native",
+    "contracts",
     "series",
     "paths",
     "fields",
@@ -51,6 +52,12 @@ def test_public_names():
         "linear",
         "rectilinear",
         "smoothing",
+        "PathScheme",
+        "NaturalCubic",
+        "Hermite",
+        "Linear",
+        "Rectilinear",
+        "Smoothing",
         "PathDataset",
         "VectorField",
         "MLPField",

@@ -33,7 +33,7 @@ class Forecaster(nn.Module):
     def forward(self, past: nc.ControlPath, clock: nc.ControlPath) -> torch.Tensor:
         """Forecasts, one a row of the clock."""
         z = self.encoder.solve(past).last
-        return self.encoder.readout(nc.solve_cde(clock, self.ode, z, save="knots").at_knots)[:, 0]
+        return self.encoder.readout.linear(nc.solve_cde(clock, self.ode, z, save="knots").at_knots)[:, 0]
 
 
 def main() -> None:

@@ -21,6 +21,12 @@ _HOME = {
     "linear": "paths",
     "rectilinear": "paths",
     "smoothing": "paths",
+    "PathScheme": "paths",
+    "NaturalCubic": "paths",
+    "Hermite": "paths",
+    "Linear": "paths",
+    "Rectilinear": "paths",
+    "Smoothing": "paths",
     "PathDataset": "paths",
     "VectorField": "fields",
     "MLPField": "fields",
@@ -63,7 +69,13 @@ if TYPE_CHECKING:
     from .models import GRUDeltaT as GRUDeltaT
     from .models import NeuralCDE as NeuralCDE
     from .paths import ControlPath as ControlPath
+    from .paths import Hermite as Hermite
+    from .paths import Linear as Linear
+    from .paths import NaturalCubic as NaturalCubic
     from .paths import PathDataset as PathDataset
+    from .paths import PathScheme as PathScheme
+    from .paths import Rectilinear as Rectilinear
+    from .paths import Smoothing as Smoothing
     from .paths import hermite as hermite
     from .paths import linear as linear
     from .paths import natural_cubic as natural_cubic

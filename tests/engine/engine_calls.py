@@ -5,7 +5,7 @@ import torch
 
 import neuralcde as nc
 from neuralcde._native import kernels
-from neuralcde.engine import lower_flow, lower_jump
+from neuralcde.engine import lower
 from solve_cases import GatedCell
 
 NUMBERS = [-(2**63), -(2**40), -(2**31), -7, -1, 0, 1, 2, 3, 7, 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1]
@@ -30,55 +30,56 @@ class EngineCall:
         total, stages = int(events[-1]), int(rng.integers(1, 8))
         last = np.isin(np.arange(total), events[1:] - 1)
         self.programs = {
-            "flow": lower_flow(
-                nc.MLPField(int(channels), int(hidden), width=3, depth=1).to(self.real), hidden, channels
-            ),
-            "jump": lower_jump(GatedCell(int(features), int(hidden)).to(self.real), hidden, features),
+            "flow": lower(nc.MLPField(int(channels), int(hidden), width=3, depth=1).to(self.real), hidden, channels),
+            "jump": lower(GatedCell(int(features), int(hidden)).to(self.real), hidden, features),
         }
         present = {name: rng.random() < 0.8 for name in self.programs}
         values = {name: [p.detach().contiguous() for p in made.parameters] for name, made in self.programs.items()}
         saved = [np.sort(rng.integers(0, n + 1, rng.integers(0, 4))) for n in steps]
-        every, registers = int(rng.integers(0, 4)), int(rng.integers(1, 3))
-        order = np.argsort(-steps, kind="stable")
-        width = kernels.lanes(4 if self.real == torch.float32 else 8) * registers
-        kept = sum(-(-int(n + 1) // every) for n in steps[order][::width]) if every else 0
-        self.solve = {
-            "flow": self.program("flow") if present["flow"] else None,
-            "flow_values": values["flow"] if present["flow"] else [],
-            "jump": self.program("jump") if present["jump"] else None,
-            "jump_values": values["jump"] if present["jump"] else [],
-            "controlled": bool(rng.random() < 0.5),
+        every, registers = int(rng.integers(0, 4)), int(rng.integers(0, 3))
+        self.tableau = {
             "a": torch.rand(stages, stages, dtype=torch.float64).tril(-1),
             "b": torch.rand(stages, dtype=torch.float64),
             "c": torch.rand(stages, dtype=torch.float64),
-            "initial": self.randn(series, hidden),
-            "coefficients": self.randn(pieces, int(rng.integers(2, 5)), channels),
-            "row_inputs": self.randn(rows, features),
-            "event_offsets": torch.from_numpy(events),
+        }
+        self.events = {
+            "offsets": torch.from_numpy(events),
             "piece": torch.from_numpy(np.where(last, -1, rng.integers(-1, pieces, total))) if listed else None,
             "start": torch.rand(total, dtype=torch.float64) if listed else None,
             "length": torch.rand(total, dtype=torch.float64) if listed else None,
             "duration": torch.rand(total, dtype=torch.float64) if listed else None,
             "jump_row": torch.from_numpy(rng.integers(-1, rows, total)) if present["jump"] else None,
             "time": None if listed else torch.rand(total, dtype=torch.float64),
-            "order": torch.from_numpy(order),
-            "saved_offsets": torch.from_numpy(
-                np.concatenate([[0], np.cumsum([len(s) for s in saved])]).astype(np.int64)
-            ),
-            "saved_event": torch.from_numpy(np.concatenate([np.zeros(0, dtype=np.int64), *saved])),
+        }
+        self.saved = {
+            "offsets": torch.from_numpy(np.concatenate([[0], np.cumsum([len(s) for s in saved])]).astype(np.int64)),
+            "event": torch.from_numpy(np.concatenate([np.zeros(0, dtype=np.int64), *saved])),
+        }
+        self.solve = {
+            "flow": self.program("flow") if present["flow"] else None,
+            "flow_values": values["flow"] if present["flow"] else [],
+            "drive": kernels.Drive.increment if rng.random() < 0.5 else kernels.Drive.value,
+            "jump": self.program("jump") if present["jump"] else None,
+            "jump_values": values["jump"] if present["jump"] else [],
+            "initial": self.randn(series, hidden),
+            "coefficients": self.randn(pieces, int(rng.integers(2, 5)), channels),
+            "row_inputs": self.randn(rows, features),
             "every": every,
             "registers": registers,
             "threads": int(rng.choice([-5, 0, 1, 2, 100])),
         }
-        count = len(self.solve["saved_event"])
+        width = kernels.lanes(4 if self.real == torch.float32 else 8) * self.made().registers
+        order = np.argsort(-steps, kind="stable")
+        kept = sum(-(-int(n + 1) // every) for n in steps[order][::width]) if every else 0
+        count = len(self.saved["event"])
         self.forward = {
-            "saved": torch.zeros(count, hidden, dtype=self.real),
+            "states": torch.zeros(count, hidden, dtype=self.real),
             "failed_event": torch.full((int(series),), -1, dtype=torch.int64),
             "checkpoints": torch.empty(kept * width * int(hidden), dtype=self.real),
         }
         self.backward = {
             "checkpoints": self.forward["checkpoints"],
-            "saved_gradient": self.randn(count, hidden),
+            "states_gradient": self.randn(count, hidden),
             "flow_gradients": [torch.zeros_like(p) for p in self.solve["flow_values"]],
             "jump_gradients": [torch.zeros_like(p) for p in self.solve["jump_values"]],
             "initial_gradient": torch.zeros(int(series), hidden, dtype=self.real),
@@ -100,12 +101,17 @@ class EngineCall:
         }
         return kernels.Program(*{**parts, **changes}.values())
 
-    def __call__(self):
+    def made(self):
+        """The solve of these arguments."""
         kind = kernels.Solve32 if self.real == torch.float32 else kernels.Solve64
-        call = kind(*self.solve.values())
-        call.forward(*self.forward.values())
+        tableau, events = kernels.Tableau(**self.tableau), kernels.Events(**self.events)
+        return kind(**self.solve, tableau=tableau, events=events, saved=kernels.Saved(**self.saved))
+
+    def __call__(self):
+        call = self.made()
+        call.forward(**self.forward)
         if isinstance(self.solve["every"], int) and self.solve["every"] > 0:
-            call.backward(*self.backward.values())
+            call.backward(**self.backward)
 
 
 def whole_call():
@@ -113,8 +119,8 @@ def whole_call():
     seed = 0
     while True:
         call = EngineCall(np.random.default_rng(seed))
-        parts = call.solve["flow"], call.solve["jump"], call.solve["every"], len(call.solve["saved_event"]) > 2
-        listed = call.solve["piece"] is not None
+        parts = call.solve["flow"], call.solve["jump"], call.solve["every"], len(call.saved["event"]) > 2
+        listed = call.events["piece"] is not None
         if all(parts) and listed and len(call.solve["initial"]) > 2:
             return call
         seed += 1
@@ -171,13 +177,14 @@ def wrong_program(rng, call, name):
 
 def break_one(rng, call):
     """Replaces one argument by something that is likely wrong."""
-    where = [call.solve, call.solve, call.solve, call.forward, call.backward][rng.integers(5)]
+    parts = (call.solve, call.solve, call.tableau, call.events, call.events, call.saved, call.forward, call.backward)
+    where = parts[rng.integers(len(parts))]
     name = str(rng.choice(list(where)))
     old = where[name]
     if name in ("flow", "jump"):
         where[name] = wrong_program(rng, call, name) if rng.random() < 0.8 else None
-    elif name == "controlled":
-        where[name] = [2, "yes", None, not old][rng.integers(4)]
+    elif name == "drive":
+        where[name] = [2, "increment", None, kernels.Drive.value][rng.integers(4)]
     elif name in ("every", "registers", "threads"):
         choices = [*NUMBERS, 1.5, None, "2"]
         where[name] = choices[rng.integers(len(choices))]
@@ -215,7 +222,7 @@ def attempt(seed):
 def few_checkpoints():
     """More events between checkpoints than any series has: one checkpoint a series is room enough."""
     call = whole_call()
-    width = kernels.lanes(4 if call.real == torch.float32 else 8) * call.solve["registers"]
+    width = kernels.lanes(4 if call.real == torch.float32 else 8) * call.made().registers
     tiles = -(-len(call.solve["initial"]) // width)
     room = torch.empty(tiles * width * call.solve["initial"].shape[1], dtype=call.real)
     call.forward["checkpoints"] = call.backward["checkpoints"] = room

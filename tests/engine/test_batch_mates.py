@@ -8,7 +8,7 @@ import torch
 import neuralcde as nc
 from neuralcde._native import kernels
 from neuralcde.engine import native
-from neuralcde.solve import Flow, Jump, solve
+from neuralcde.solve import ControlTerm, Jump, solve
 from solve_cases import Case, mlp, on_engine, some_flow, some_jump, some_path, states
 
 DTYPES = [torch.float32, torch.float64]
@@ -38,7 +38,7 @@ def part_of(jump, path, chosen):
 def test_alone_or_in_a_batch(dtype, flow, activation):
     path, z0, moves, jump = batch(dtype, flow=flow)
     if flow == "cde":
-        moves = Flow(mlp(path, 9, activation=activation))
+        moves = ControlTerm(mlp(path, 9, activation=activation))
     together = solve(path, z0, flow=moves, jump=jump, save="knots")
     assert together.stats.engine.startswith("native")
     for i in range(len(path)):
@@ -78,15 +78,15 @@ def test_one_register_or_two(dtype, monkeypatch):
     path, z0, flow, jump = batch(dtype, count=70)
     widths, results = set(), []
 
-    class Recorded:
-        def __init__(self, *arguments):
-            widths.add(arguments[-2])
-            self.call = getattr(kernels, name)(*arguments)
-
-        def forward(self, *outputs):
-            self.call.forward(*outputs)
-
     name = "Solve32" if dtype == torch.float32 else "Solve64"
+
+    class Recorded:
+        def __init__(self, **arguments):
+            self.call = getattr(kernels, name)(**arguments)
+            widths.add(self.call.registers)
+
+        def __getattr__(self, asked):
+            return getattr(self.call, asked)
 
     class Counted:
         def __getattr__(self, asked):
@@ -137,7 +137,7 @@ def test_a_series_that_explodes_does_not_touch_its_tile():
     coefficients = path.coefficients.clone()
     coefficients[path.piece_offsets[3] : path.piece_offsets[4]] *= 1e200
     other = dataclasses.replace(path, coefficients=coefficients)
-    field = Flow(torch.nn.Sequential(torch.nn.Linear(9, 27), torch.nn.Unflatten(-1, (9, 3))).double())
+    field = ControlTerm(torch.nn.Sequential(torch.nn.Linear(9, 27), torch.nn.Unflatten(-1, (9, 3))).double())
     calm = solve(path, z0, flow=field, jump=jump)
     stormy = solve(other, wild, flow=field, jump=jump, throw=False)
     assert stormy.statuses.tolist() == [0, 0, 0, 1, 0, 0, 0, 0]

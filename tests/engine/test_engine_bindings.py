@@ -35,7 +35,7 @@ def test_thousands_of_calls_in_their_own_process():
 def test_a_right_call_works():
     call = whole_call()
     call()
-    assert call.forward["saved"].any()
+    assert call.forward["states"].any()
     assert call.backward["initial_gradient"].any()
     assert all(gradient.any() for gradient in call.backward["flow_gradients"])
 
@@ -47,38 +47,46 @@ def changed(x, place, value):
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "message"),
+    ("where", "name", "change", "message"),
     [
-        ("event_offsets", lambda x: changed(x, 1, 2**62), "offsets must increase"),
-        ("event_offsets", lambda x: changed(x, 0, 1), "offsets must start at 0"),
-        ("event_offsets", lambda x: changed(x, -1, 1), "end at the total"),
-        ("event_offsets", lambda x: x[:-1], "one more than the series"),
-        ("saved_offsets", lambda x: changed(x, 1, -1), "offsets must increase"),
-        ("piece", lambda x: changed(x, 0, 2**40), "names a piece that is not there"),
-        ("piece", lambda x: changed(x, 0, -2), "names a piece that is not there"),
-        ("jump_row", lambda x: changed(x, 0, 10**6), "names a row that is not there"),
-        ("jump_row", lambda x: None, "a jump needs rows"),
-        ("piece", lambda x: None, "events differ in number|end at the total"),
-        ("time", lambda x: torch.zeros(3, dtype=torch.float64), "events differ in number"),
-        ("order", lambda x: changed(x, 0, 2**40), "order must name every series once"),
-        ("order", lambda x: changed(x, 0, x[1]), "order must name every series once"),
-        ("order", lambda x: x.flip(0), "order must put the longest series first"),
-        ("saved_event", lambda x: changed(x, 0, 10**6), "saved events must be sorted and within their series"),
-        ("saved_event", lambda x: changed(x, 0, -1), "saved events must be sorted and within their series"),
-        ("registers", lambda x: 3, "one or two registers wide"),
-        ("every", lambda x: -1, "every must not be negative"),
-        ("b", lambda x: torch.zeros(0, dtype=torch.float64), "the tableau has the wrong size"),
-        ("a", lambda x: torch.zeros(17, 17, dtype=torch.float64), "the tableau has the wrong size"),
-        ("coefficients", lambda x: torch.zeros(len(x), 5, x.shape[2], dtype=x.dtype), "degree 1 to 3"),
-        ("flow_values", lambda x: x[:-1], "asks for a parameter that is not there"),
-        ("flow_values", lambda x: [x[1], *x[1:]], "a weight has the wrong size"),
+        ("events", "offsets", lambda x: changed(x, 1, 2**62), "offsets must increase"),
+        ("events", "offsets", lambda x: changed(x, 0, 1), "offsets must start at 0"),
+        ("events", "offsets", lambda x: changed(x, -1, 1), "end at the total"),
+        ("events", "offsets", lambda x: x[:-1], "end at the total"),
+        ("events", "offsets", lambda x: x[:0], "at least one number"),
+        ("events", "piece", lambda x: changed(x, 0, 2**40), "names a piece that is not there"),
+        ("events", "piece", lambda x: changed(x, 0, -2), "names a piece that is not there"),
+        ("events", "jump_row", lambda x: changed(x, 0, 10**6), "names a row that is not there"),
+        ("events", "jump_row", lambda x: None, "a jump needs rows"),
+        ("events", "piece", lambda x: None, "events differ in number|end at the total"),
+        ("events", "time", lambda x: torch.zeros(3, dtype=torch.float64), "events differ in number"),
+        ("saved", "offsets", lambda x: changed(x, 1, -1), "offsets must increase"),
+        ("saved", "event", lambda x: changed(x, 0, 10**6), "saved events must be sorted and within their series"),
+        ("saved", "event", lambda x: changed(x, 0, -1), "saved events must be sorted and within their series"),
+        ("tableau", "b", lambda x: torch.zeros(0, dtype=torch.float64), "the tableau has the wrong size"),
+        ("tableau", "a", lambda x: torch.zeros(17, 17, dtype=torch.float64), "the tableau has the wrong size"),
+        ("solve", "initial", lambda x: x[:-1], "one more than the series"),
+        ("solve", "registers", lambda x: 3, "one or two registers wide"),
+        ("solve", "every", lambda x: -1, "every must not be negative"),
+        ("solve", "coefficients", lambda x: torch.zeros(len(x), 5, x.shape[2], dtype=x.dtype), "degree 1 to 3"),
+        ("solve", "flow_values", lambda x: x[:-1], "asks for a parameter that is not there"),
+        ("solve", "flow_values", lambda x: [x[1], *x[1:]], "a weight has the wrong size"),
     ],
 )
-def test_wrong_numbers_are_named(name, change, message):
+def test_wrong_numbers_are_named(where, name, change, message):
     call = whole_call()
-    call.solve[name] = change(call.solve[name])
+    arguments = getattr(call, where)
+    arguments[name] = change(arguments[name])
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_series_are_sorted_by_length():
+    """Whatever their order, the longest come first in the tiles: the states belong to their series all the same."""
+    call = whole_call()
+    call()
+    counts = call.events["offsets"].diff()
+    assert not torch.equal(counts, counts.sort(descending=True).values)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +103,8 @@ def test_wrong_numbers_are_named(name, change, message):
         (6, 0, "need columns"),
         (7, -1, "a linear op needs a weight"),
         (2, 0, "may not overlap its operands"),
+        (9, -1, "a parameter is out of range"),
+        (10, 2**63 - 1, "a parameter is out of range"),
     ],
 )
 def test_wrong_operands_are_named(column, value, message):
@@ -108,11 +118,11 @@ def test_wrong_operands_are_named(column, value, message):
 
 def test_outputs_must_fit():
     for where, name, message in (
-        ("forward", "saved", "saved states must have shape"),
+        ("forward", "states", "saved states must have shape"),
         ("forward", "failed_event", "one number per series"),
         ("forward", "checkpoints", "checkpoints have the wrong size"),
         ("backward", "checkpoints", "checkpoints have the wrong size"),
-        ("backward", "saved_gradient", "saved states must have shape"),
+        ("backward", "states_gradient", "saved states must have shape"),
         ("backward", "initial_gradient", "initial_gradient must have the shape of initial"),
     ):
         call = whole_call()
@@ -125,9 +135,8 @@ def test_outputs_must_fit():
         call()
     call = whole_call()
     call.solve["every"] = 0
-    solve = (kernels.Solve32 if call.real == torch.float32 else kernels.Solve64)(*call.solve.values())
     with pytest.raises(ValueError, match="backward needs checkpoints"):
-        solve.backward(*call.backward.values())
+        call.made().backward(**call.backward)
 
 
 def test_one_precision_in_a_call():
@@ -147,6 +156,6 @@ def test_wrong_calls(seed):
 
 
 def test_a_program_without_operations():
-    nothing = torch.zeros(0, 10, dtype=torch.int64), torch.zeros(0, 2, dtype=torch.float64)
+    nothing = torch.zeros(0, len(kernels.OP_COLUMNS), dtype=torch.int64), torch.zeros(0, 2, dtype=torch.float64)
     with pytest.raises(ValueError, match="a program needs operations"):
         kernels.Program(*nothing, 5, 2, 0)

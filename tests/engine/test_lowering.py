@@ -13,9 +13,9 @@ from torch.nn.utils import parametrizations, parametrize
 
 import neuralcde as nc
 from neuralcde._native import kernels
-from neuralcde.engine import lower_flow, lower_jump
-from neuralcde.fields import as_field
-from neuralcde.solve import Flow, solve
+from neuralcde.engine import lower
+from neuralcde.fields import GRUCell, as_field
+from neuralcde.solve import TimeTerm, solve
 from solve_cases import Driven, GatedCell, mlp, on_engine, ran_on, some_path, states
 
 HIDDEN, CHANNELS = 4, 3
@@ -274,23 +274,23 @@ def test_inside_torch_func(path, monkeypatch):
 
 
 def test_reasons_are_strings_and_programs_are_programs():
-    assert lower_flow(nn.Linear(4, 4), 4, 3) == "Linear is not a module that the engine knows"
-    assert lower_jump(nn.GRUCell(3, 4), 4, 3) == "GRUCell is not a module that the engine knows"
-    program = lower_jump(GatedCell(3, 4), 4, 3)
+    assert lower(nn.Linear(4, 4), 4, 3) == "Linear is not a module that the engine knows"
+    assert lower(nn.GRUCell(3, 4), 4, 3) == "GRUCell is not a module that the engine knows"
+    program = lower(GatedCell(3, 4), 4, 3)
     assert len(program.parameters) == 5
-    assert lower_jump(GatedCell(3, 4), 4, 2).startswith("a weight of shape (4, 3) does not fit 2 inputs")
-    assert lower_flow(GatedCell(3, 4).half(), 4, 3) == "a parameter is torch.float16 on cpu"
-    assert lower_flow(GatedCell(3, 4).to("meta"), 4, 3) == "a parameter is torch.float32 on meta"
+    assert lower(GatedCell(3, 4), 4, 2).startswith("a weight of shape (4, 3) does not fit 2 inputs")
+    assert lower(GatedCell(3, 4).half(), 4, 3) == "a parameter is torch.float16 on cpu"
+    assert lower(GatedCell(3, 4).to("meta"), 4, 3) == "a parameter is torch.float32 on meta"
 
 
 def test_a_flow_in_time_is_not_a_matrix(path):
     with pytest.raises(TypeError, match="but MLPField gives a matrix for dX"):
-        Flow(nc.MLPField(CHANNELS, HIDDEN), controlled=False)
+        TimeTerm(nc.MLPField(CHANNELS, HIDDEN))
     wide = Driven(CHANNELS, HIDDEN).double()
     wide.inner = nn.Linear(HIDDEN + CHANNELS, 1).double()
     wide.forward = lambda t, z, x: torch.zeros(len(z), 1, dtype=z.dtype)
     with pytest.raises(ValueError, match=r"Driven changes z of shape \(5, 4\) by \(5, 1\)"):
-        solve(path, states(path, HIDDEN), flow=Flow(wide, controlled=False))
+        solve(path, states(path, HIDDEN), flow=TimeTerm(wide))
 
 
 @pytest.mark.skipif(kernels is None, reason="the native kernels were not built or are turned off")
@@ -314,6 +314,7 @@ def test_a_field_too_large_for_the_engine_runs_on_the_plain_loop(monkeypatch):
     expected = nc.solve_cde(path, field, z0)
     assert expected.stats.engine.startswith("native")
     monkeypatch.setattr(kernels, "MOST_FEATURES", 20)
+    field = copy.deepcopy(field)  # the program of the first is kept
     found = nc.solve_cde(path, field, z0)
     assert found.stats.engine.startswith("torch: one evaluation needs")
     torch.testing.assert_close(found.last, expected.last, rtol=1e-5, atol=1e-6)
@@ -323,7 +324,7 @@ def test_the_engine_says_how_many_features_it_takes():
     """The limit that lowering asks for is the one that the bindings check."""
     if kernels is None:
         pytest.skip("the native kernels were not built or are turned off")
-    ops, numbers = torch.tensor([[5, 0, 1, 0, 0, 1, 0, -1, -1, 0]]), torch.zeros(1, 2, dtype=torch.float64)
+    ops, numbers = torch.tensor([[5, 0, 1, 0, 0, 1, 0, -1, -1, 0, 0, 0]]), torch.zeros(1, 2, dtype=torch.float64)
     kernels.Program(ops, numbers, kernels.MOST_FEATURES, 0, 0)
     with pytest.raises(ValueError, match="features, input or output out of range"):
         kernels.Program(ops, numbers, kernels.MOST_FEATURES + 1, 0, 0)
@@ -331,3 +332,43 @@ def test_the_engine_says_how_many_features_it_takes():
 
 def mlp_of(hidden):
     return nc.MLPField(CHANNELS, hidden, width=8, depth=1)
+
+
+def test_a_program_is_kept_until_its_module_changes():
+    if kernels is None:
+        pytest.skip("the native kernels were not built or are turned off")
+    field = nc.MLPField(CHANNELS, HIDDEN, width=5, depth=1, activation="softplus", final="identity")
+
+    def program():
+        return lower(field, HIDDEN, CHANNELS)
+
+    with torch.no_grad():
+        first = program()
+    assert program() is first
+    field.layers[0].weight.data.add_(1.0)  # as an optimizer does: the program reads the parameter itself
+    assert program() is first
+    field.double()
+    assert program() is first
+    field.layers[0].weight = nn.Parameter(torch.zeros(5, HIDDEN))
+    assert program().parameters[0] is field.layers[0].weight
+    field.layers[1] = nn.Tanh()
+    assert program().ops.tolist() != first.ops.tolist()
+    field.layers[1] = nn.Softplus(beta=1.0)
+    before = program()
+    assert before.ops.tolist() == first.ops.tolist()
+    field.layers[1].beta = 2.0
+    assert program() != before
+    field.layers[1].register_forward_hook(lambda *a: None)
+    assert program() == "Softplus has hooks"
+    assert lower(field, HIDDEN + 1, CHANNELS) == "Softplus has hooks"
+
+
+def test_gradients_reach_a_gru_whose_program_was_kept_without_them():
+    """The gates are parts of its parameters: the program names the parameters, not their parts."""
+    if kernels is None:
+        pytest.skip("the native kernels were not built or are turned off")
+    cell = GRUCell(3, HIDDEN)
+    with torch.no_grad():
+        kept = lower(cell, HIDDEN, 3)
+    assert lower(cell, HIDDEN, 3) is kept
+    assert {*map(id, kept.parameters)} == {*map(id, cell.parameters())}

@@ -66,16 +66,18 @@ def test_natively_only_where_the_engine_knows_the_layers_and_no_gradient_is_want
 
 
 def test_wrong_rows_are_refused():
-    program = kernels.Program(torch.tensor([[0, 0, 3, 0, 0, 2, 3, 0, -1, 0]]), torch.zeros(1, 2).double(), 5, 3, 3)
+    program = kernels.Program(
+        torch.tensor([[0, 0, 3, 0, 0, 2, 3, 0, -1, 0, 0, 0]]), torch.zeros(1, 2).double(), 5, 3, 3
+    )
     weight, x = torch.ones(2, 3), torch.ones(4, 3)
     found = torch.zeros(4, 2)
-    kernels.evaluate_rows32(program, [weight], x, found, 1)
+    kernels.evaluate_rows(program, [weight], x, found, 1)
     assert (found == 3).all()
     for inputs, results in ((torch.ones(4, 6), found), (x, torch.zeros(3, 2)), (x, torch.zeros(4, 3))):
         with pytest.raises(ValueError, match=r"must fit the workspace|one result per row"):
-            kernels.evaluate_rows32(program, [weight], inputs, results, 1)
+            kernels.evaluate_rows(program, [weight], inputs, results, 1)
     for arguments in (([weight.double()], x, found), ([weight], x.double(), found), ([weight], x, found.double())):
         with pytest.raises(TypeError):
-            kernels.evaluate_rows32(program, *arguments, 1)
+            kernels.evaluate_rows(program, *arguments, 1)
     with pytest.raises(ValueError, match="a parameter that is not there"):
-        kernels.evaluate_rows32(program, [], x, found, 1)
+        kernels.evaluate_rows(program, [], x, found, 1)

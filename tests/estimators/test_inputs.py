@@ -349,7 +349,7 @@ def test_outputs_that_are_no_numbers_are_no_predictions(per_row):
     """Without the check NaN would be the first class, and infinity the second."""
     clf = nc.NeuralCDEClassifier(per_row=per_row, **FAST).fit(WALKS, np.repeat(RISES, 12) if per_row else RISES)
     with torch.no_grad():
-        clf.module_.readout.bias.fill_(torch.nan)
+        clf.module_.readout.linear.bias.fill_(torch.nan)
     for predict in (clf.predict, clf.predict_proba, lambda X: clf.predict_proba_at(X, [2.0])):
         with pytest.raises(ValueError, match=r"output for series 0 is not finite \(40 of 40 series\)"):
             predict(WALKS)

@@ -164,7 +164,7 @@ def test_outputs_are_compared_too(original, tmp_path):
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_weights_are_finite(original, value, tmp_path):
     weights = from_safetensors(original["a"]["model.safetensors"])
-    weights["readout.weight"][0, 0] = value
+    weights["readout.linear.weight"][0, 0] = value
     write(tmp_path, original["a"] | {"model.safetensors": as_safetensors(weights)})
     refused(tmp_path, r"model\.safetensors is damaged: readout\.weight is not made of finite float32 numbers")
 

@@ -147,7 +147,7 @@ class Naive:
         return self.linear(f"{name}.{places[-1]}", x)
 
     def first_state(self, start, static):
-        z = torch.zeros_like(self.given["readout.weight"][0])[: self.hidden]
+        z = torch.zeros_like(self.given["readout.linear.weight"][0])[: self.hidden]
         if self.initial in ("linear", "both"):
             z = z + self.linear("initial.of_start", start)
         if self.initial in ("static", "both"):
@@ -159,7 +159,7 @@ class Naive:
     def hidden(self):
         if self.name == "GRUODE":
             return len(self.given["field.state_candidate.bias"])
-        return self.given["readout.weight"].shape[1]
+        return self.given["readout.linear.weight"].shape[1]
 
     def flow(self, piece, z, share=1.0):
         """One step along a piece, or along a share of it."""
@@ -261,8 +261,8 @@ class Naive:
             areas = [(times[i + 1] - times[i]) * (rows[i] + rows[i + 1]) / 2 for i in range(len(times) - 1)]
             mean = sum(areas) / (times[-1] - times[0])
         return {
-            "last": self.linear("readout", rows[-1]),
-            "mean": self.linear("readout", mean),
-            "knots": torch.stack([self.linear("readout", x) for x in rows]),
-            "times": torch.stack([self.linear("readout", x) for x in between]) if between else None,
+            "last": self.linear("readout.linear", rows[-1]),
+            "mean": self.linear("readout.linear", mean),
+            "knots": torch.stack([self.linear("readout.linear", x) for x in rows]),
+            "times": torch.stack([self.linear("readout.linear", x) for x in between]) if between else None,
         }

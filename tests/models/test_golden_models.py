@@ -16,7 +16,7 @@ NAMES = {
     "field 1": "field.layers.0",
     "field 2": "field.layers.2",
     "field 3": "field.layers.4",
-    "readout": "readout",
+    "readout": "readout.linear",
 }
 
 
@@ -33,7 +33,7 @@ def model_of(case):
     """Ours, with the stored weights."""
     weights = {own_name(name): tensor(x) for name, x in case["layers"].items()}
     hidden, channels = weights["initial.of_start.weight"].shape
-    width, outputs = len(weights["field.layers.0.bias"]), len(weights["readout.bias"])
+    width, outputs = len(weights["field.layers.0.bias"]), len(weights["readout.linear.bias"])
     model = nc.NeuralCDE(channels, outputs, hidden=hidden, width=width, depth=2).double()
     model.load_state_dict(weights)
     return model

@@ -40,7 +40,7 @@ def stepped(model, inputs, decay):
         if row in JUMPS:
             at = JUMPS.index(row)
             z = cell(inputs[at : at + 1], z * decay[at])
-        outputs.append(model.readout(z)[0])
+        outputs.append(model.readout.linear(z)[0])
     return torch.stack(outputs)
 
 

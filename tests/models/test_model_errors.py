@@ -120,10 +120,10 @@ def test_precisions_that_differ(name):
 
 @pytest.mark.parametrize("at", [None, "knots", [0.5]], ids=["last", "knots", "times"])
 @pytest.mark.parametrize("name", MODELS)
-def test_a_series_is_not_a_path(name, at):
-    fix = rf"{name} takes a ControlPath, got IrregularSeries; build one, e\.g\. nc\.linear\(series\.with_channels\(\)\)"
+def test_neither_a_path_nor_series(name, at):
+    fix = rf"{name} takes a ControlPath, got Tensor; build one, e\.g\. nc\.linear\(series\.with_channels\(\)\)"
     with pytest.raises(TypeError, match=fix):
-        MODELS[name](4, 2)(raw_batch(torch.float32).with_channels(), at=at)
+        MODELS[name](4, 2)(raw_batch(torch.float32).values, at=at)
 
 
 @pytest.mark.parametrize(

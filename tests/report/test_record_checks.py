@@ -242,7 +242,7 @@ def test_examples_of_rows_have_the_rows_of_the_test(copied):
 def test_a_model_without_outputs_is_said_by_the_command(copied, capsys):
     """Weights may be finite and still too large to solve anything."""
     folder = copied()
-    tensors_with(folder, "model.safetensors", **{"readout.weight": lambda x: torch.full_like(x, 3e38)})
+    tensors_with(folder, "model.safetensors", **{"readout.linear.weight": lambda x: torch.full_like(x, 3e38)})
     refused(folder, "cannot be reported", capsys)
 
 

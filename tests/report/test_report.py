@@ -243,7 +243,7 @@ def test_another_model_in_the_folder_is_not_reported_with_the_old_test(pages, tm
     shutil.copytree(pages["regression"].parent, tmp_path, dirs_exist_ok=True)
     other = nc.load(tmp_path)
     with torch.no_grad():
-        other.module_.readout.bias += 1.0
+        other.module_.readout.linear.bias += 1.0
     other.save(tmp_path)
     with pytest.raises(ValueError, match="different runs"):
         read_run(tmp_path)

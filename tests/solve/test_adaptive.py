@@ -5,8 +5,8 @@ import torch
 from closed_forms import CLOSED_FORMS
 
 import neuralcde as nc
-from neuralcde.solve import Flow, Jump, SolveError, Status, solve, solvers
-from neuralcde.solve.adaptive import Evaluations, adaptive_grid
+from neuralcde.solve import ControlTerm, Jump, SolveError, Status, solve, solvers
+from neuralcde.solve.adaptive import adaptive_grid
 from ragged_cases import random_series
 from solve_cases import Case, largest_difference, mlp, smooth_path, some_flow, some_jump, some_path, states
 
@@ -38,8 +38,7 @@ def test_steps_end_at_knots_and_values_are_those_of_their_grid():
     """What is found is a fixed grid: in every piece the accepted steps follow each other from 0 to 1."""
     path = some_path(92, scheme="hermite", rows=(1, 6))
     steps = nc.Adaptive(1e-6)
-    evaluations = Evaluations.in_torch(Flow(mlp(path, 3)), None)
-    found = adaptive_grid(path, evaluations, None, states(path, 3), solvers["tsit5"], steps)
+    found = adaptive_grid(path, ControlTerm(mlp(path, 3)), None, states(path, 3), solvers["tsit5"], steps)
     grid = found.grid
     assert found.finished.tolist() == path.piece_offsets.diff().tolist()
     for piece in range(len(path.coefficients)):
@@ -65,7 +64,7 @@ def test_alone_or_in_a_batch(jumps):
     drawn = random_series(94, count=4, rows=(5, 5), missing=0)
     pairs = [(one.times[:n], scale * one.values[:n]) for one, n, scale in zip(drawn, lengths, scales, strict=True)]
     path = nc.hermite(nc.IrregularSeries.from_list(pairs, dtype=torch.float64))
-    flow, z0 = Flow(mlp(path, 3)), states(path, 3)
+    flow, z0 = ControlTerm(mlp(path, 3)), states(path, 3)
     jump = some_jump(path, 3, every_row=True) if jumps else None
     options = {"solver": "dopri5", "steps": nc.Adaptive(1e-6)}
     together = solve(path, z0, flow=flow, jump=jump, **options)
@@ -99,7 +98,11 @@ def stopping(throw, save="last", jump=None, max_steps=12):
     path.coefficients[path.piece_offsets[1] : path.piece_offsets[2], 1] *= 20  # the second one is hard
     field = mlp(path, 2)
     options = {"solver": "tsit5", "steps": nc.Adaptive(1e-6, 1e-6, max_steps=max_steps)}
-    return path, solve(path, states(path, 2), flow=Flow(field), jump=jump, throw=throw, save=save, **options), field
+    return (
+        path,
+        solve(path, states(path, 2), flow=ControlTerm(field), jump=jump, throw=throw, save=save, **options),
+        field,
+    )
 
 
 def test_max_steps_stops_one_series_where_it_is():

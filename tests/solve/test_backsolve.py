@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import neuralcde as nc
-from neuralcde.solve import Flow, SolveError, backsolve, solvers
+from neuralcde.solve import ControlTerm, SolveError, backsolve, solvers
 from solve_cases import (
     SOLVERS,
     Case,
@@ -56,7 +56,7 @@ def test_flows_in_time(flow, jumps, engine):
 def test_ragged_batches_with_missing_values(scheme, engine):
     """Series of different lengths join the sweep when their turn comes."""
     path = some_path(71, scheme=scheme, rows=(1, 6))
-    case = Case(path, states(path, 3), Flow(mlp(path, 3)), some_jump(path, 3))
+    case = Case(path, states(path, 3), ControlTerm(mlp(path, 3)), some_jump(path, 3))
     assert difference(case, solver="tsit5", steps=nc.AtKnots(substeps=8)) < 1e-6
 
 
@@ -169,7 +169,7 @@ def test_a_module_may_have_an_attribute_called_function():
             return self.function(self.inner(t, z))
 
     path = smooth_path()
-    case = Case(path, states(path, 3), Flow(Named(mlp(path, 3))))
+    case = Case(path, states(path, 3), ControlTerm(Named(mlp(path, 3))))
     assert difference(case, solver="tsit5", steps=nc.AtKnots(substeps=6)) < 1e-8
 
 
@@ -182,7 +182,7 @@ def test_a_backward_solve_that_does_not_end_says_so(monkeypatch):
         return new_z, new_a, error + 1e9
 
     path = smooth_path()
-    case = Case(path, states(path, 3), Flow(mlp(path, 3)))
+    case = Case(path, states(path, 3), ControlTerm(mlp(path, 3)))
     steps = nc.Adaptive(1e-3, max_steps=20)
     last = case.solve(solver="tsit5", steps=steps, gradient="backsolve").last
     monkeypatch.setattr(backsolve, "_reverse_step", never_good)

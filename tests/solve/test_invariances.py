@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import neuralcde as nc
-from neuralcde.solve import Flow, solve
+from neuralcde.solve import TimeTerm, solve
 from ragged_cases import random_series
 from solve_cases import Autonomous, mlp, states
 
@@ -71,7 +71,7 @@ def test_time_is_seen_by_flows_in_time_and_through_a_time_channel(engine):
     one = series()
     other = retimed(one, 2 * one.times)
     z0 = states(one, 4)
-    flow = Flow(Autonomous(2, 4).double(), controlled=False)
+    flow = TimeTerm(Autonomous(2, 4).double())
     a, b = (solve(nc.linear(x), z0, flow=flow).last for x in (one, other))
     assert (a - b).abs().max() > 1e-3
     paths = [nc.linear(x.with_channels()) for x in (one, other)]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import neuralcde as nc
-from neuralcde.solve import Flow, Jump, solve
+from neuralcde.solve import ControlTerm, Jump, TimeTerm, solve
 from ragged_cases import SCHEMES, at_knots, in_every_piece, random_series
 from solve_cases import (
     Case,
@@ -178,7 +178,7 @@ class Clock(torch.nn.Module):
 def test_jumps_come_first_and_states_are_read_after_them():
     assert walk([True, True, True]).at_knots[:, 0].tolist() == [1, 12, 124]
     assert walk([True, False, True]).at_knots[:, 0].tolist() == [1, 1, 102]  # a row without observations
-    clock = Flow(Clock(), controlled=False)
+    clock = TimeTerm(Clock())
     assert walk([True, True, True], clock).at_knots[:, 0].tolist() == [1, 14, 132]
     between = walk([True, True, True], clock, save=torch.tensor([0.0, 0.5, 1.0, 2.0, 3.0]))
     assert between.at_times[0, :, 0].tolist() == [1, 1.5, 14, 15, 132]
@@ -208,7 +208,7 @@ def test_jumps_of_a_rectilinear_path_come_after_its_vertical_pieces(engine):
         [x[None].expand(n, -1) for x, n in zip(first, path.series.lengths, strict=True)]
     )
     everywhere = torch.ones(len(inputs), dtype=torch.bool)
-    solve(path, z0, flow=Flow(identity_field(path.channels)), jump=Jump(Looking(), inputs, everywhere))
+    solve(path, z0, flow=ControlTerm(identity_field(path.channels)), jump=Jump(Looking(), inputs, everywhere))
     assert sum(len(x) for x in seen) == len(inputs)
     assert torch.cat(seen).abs().max() < 1e-12
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import neuralcde as nc
-from neuralcde.solve import Flow, Jump, SolveError, Status, solve
+from neuralcde.solve import Jump, SolveError, Status, TimeTerm, solve
 from solve_cases import Case, identity_field, mlp, some_flow, some_jump, some_path, states
 
 
@@ -235,7 +235,7 @@ def test_huge_and_tiny_gaps_in_one_series(engine):
 def test_huge_gaps_of_flows_in_time_fail_loudly_or_settle(engine):
     """h = tanh(...) - z over 1e9 units of time: an explicit step explodes, and says so."""
     path = nc.linear(nc.IrregularSeries.from_list([([0.0, 1e9], [[0.0], [1.0]])], dtype=torch.float64))
-    flow = Flow(some_flow("driven", path, 2).field, controlled=False)
+    flow = TimeTerm(some_flow("driven", path, 2).field)
     solution = solve(path, torch.ones(1, 2).double(), flow=flow, steps=nc.AtKnots(substeps=40), throw=False)
     assert solution.status is Status.not_finite
     adaptive = solve(

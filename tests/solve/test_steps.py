@@ -8,8 +8,7 @@ import torch
 
 import neuralcde as nc
 from fresh_python import fresh_python
-from neuralcde.solve import adaptive, backsolve, loop, solve, solvers, step_memory
-from neuralcde.solve.loop import Flow
+from neuralcde.solve import ControlTerm, solve, solvers, step_memory
 from neuralcde.solve.steps import fixed_grid
 from ragged_cases import SCHEMES, random_series
 from solve_cases import SOLVERS, mlp, some_jump, some_path, states
@@ -45,12 +44,11 @@ def test_nothing_is_asked_outside_the_interval(steps, scheme, monkeypatch):
     """Neither f at a time outside, nor X at a place outside the piece, there and back."""
     places = []
 
-    def recorded(pieces, u, length, controlled, drive_at=loop.drive_at):
+    def recorded(term, pieces, u, length, drive=ControlTerm.drive):
         places.append(u.detach())
-        return drive_at(pieces, u, length, controlled)
+        return drive(term, pieces, u, length)
 
-    for module in (loop, adaptive, backsolve):
-        monkeypatch.setattr(module, "drive_at", recorded)
+    monkeypatch.setattr(ControlTerm, "drive", recorded)
     chosen, solver = STEPS[steps]
     for seed in (0, 2):
         path = some_path(seed, scheme=scheme, count=1, start=100.0)
@@ -89,11 +87,11 @@ def test_extra_events_cost_no_evaluations(with_jumps):
     path = some_path(4, rows=(2, 6))
     jump = some_jump(path, 2) if with_jumps else None
     field, z0 = Recorder(path.channels), states(path, 2).requires_grad_()
-    solution = solve(path, z0, flow=Flow(field), jump=jump, gradient="backsolve", save="knots")
+    solution = solve(path, z0, flow=ControlTerm(field), jump=jump, gradient="backsolve", save="knots")
     assert field.evaluations == solution.stats.evaluations.sum() == 4 * (path.series.lengths - 1).sum()
     asked = path.interval[:, :1]  # at the start: no step
     before = field.evaluations
-    solve(path, z0, flow=Flow(field), jump=jump, save=asked)
+    solve(path, z0, flow=ControlTerm(field), jump=jump, save=asked)
     assert field.evaluations == 2 * before
 
 

@@ -10,7 +10,7 @@ from torch import nn
 import neuralcde as nc
 from neuralcde.fields import GRUODEField, ODEField
 from neuralcde.series import ChannelScales
-from neuralcde.solve import Flow, solve
+from neuralcde.solve import TimeTerm, solve
 from ragged_cases import SCHEMES, random_series
 from solve_cases import CUBIC, STRAIGHT
 
@@ -58,7 +58,7 @@ def with_start(z0, path):
 
 def both(h, path, z0, **options):
     """States at the knots of the ODE, and of the CDE."""
-    ode = solve(path, z0, flow=Flow(h, controlled=False), save="knots", **options)
+    ode = solve(path, z0, flow=TimeTerm(h), save="knots", **options)
     cde = nc.solve_cde(path, nc.as_cde(h, HIDDEN, CHANNELS), with_start(z0, path), save="knots", **options)
     return ode.at_knots, cde.at_knots
 
@@ -121,7 +121,7 @@ def test_time_may_be_another_channel():
     last = nc.linear(turned)
     field = nc.as_cde(lambda t, z, x: h(t, z, x.roll(1, dims=1)), HIDDEN, CHANNELS, time=CHANNELS - 1)
     found = nc.solve_cde(last, field, with_start(z0, last)).last[:, :HIDDEN]
-    expected = solve(path, z0, flow=Flow(h, controlled=False)).last
+    expected = solve(path, z0, flow=TimeTerm(h)).last
     torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-11)
 
 
@@ -134,7 +134,7 @@ def test_a_clock_at_another_speed():
     slope = float(path.derivative(path.interval[:, :1])[:, 0, 0].max())
     assert abs(slope - 1) > 0.05
     field = nc.as_cde(lambda t, z, x: h(t, z, x) / slope, HIDDEN, CHANNELS)
-    expected = solve(path, z0, flow=Flow(h, controlled=False)).last
+    expected = solve(path, z0, flow=TimeTerm(h)).last
     found = nc.solve_cde(path, field, with_start(z0, path)).last[:, :HIDDEN]
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 

@@ -10,9 +10,9 @@ import torch
 
 import neuralcde as nc
 from neuralcde._native import kernels
-from neuralcde.engine import lower_flow
+from neuralcde.engine import lower
 from neuralcde.fields import SignatureField
-from neuralcde.solve import Flow, solvers
+from neuralcde.solve import ControlTerm, solvers
 from ragged_cases import SCHEMES, random_series
 from solve_cases import CUBIC, SOLVERS, STRAIGHT, Case, on_engine, ran_on, some_path
 
@@ -276,7 +276,7 @@ class TestEngines:
         """The field alone, from any state: S at the knots, differentiated in z0 and the path."""
         path = some_path(17, scheme="linear", channels=2)
         z0 = torch.randn(len(path), 15, dtype=torch.float64)
-        case = Case(path, z0, Flow(SignatureField(2, 3)))
+        case = Case(path, z0, ControlTerm(SignatureField(2, 3)))
         _, _, found = case.gradients(save="knots", gradient=gradient, solver="dopri5")
         _, _, exact = case.gradients(save="knots", gradient="backprop", solver="dopri5")
         for name in exact:
@@ -332,7 +332,7 @@ class TestField:
 
     def test_a_path_of_other_channels_is_refused(self, engine):
         path, field = some_path(1, channels=3), SignatureField(2, 3)
-        assert "made for hidden=15, channels=2" in lower_flow(field, 15, 3)
+        assert "made for hidden=15, channels=2" in lower(field, 15, 3)
         with pytest.raises(
             ValueError, match=r"SignatureField\(channels=2, depth=3\) moves .* got 15 numbers and 3 channels"
         ):

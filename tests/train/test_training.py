@@ -18,7 +18,6 @@ from neuralcde.train import TrainingError, TrainingSettings, outputs_of, train
 from neuralcde.train.augmentation import drop_channels, jitter_channels
 from neuralcde.train.checkpoints import load_state, save_state
 from neuralcde.train.interrupts import Interrupts
-from neuralcde.train.loop import penalised
 from neuralcde.train.state import TrainingState, make_optimizer
 from neuralcde.train.whole_files import write_atomically
 
@@ -247,8 +246,8 @@ def test_weight_decay_shrinks_what_the_loss_leaves_alone():
     model = nc.NeuralCDE(2, task.outputs, hidden=6, width=8, depth=1)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     with torch.no_grad():  # a readout of nothing: no gradient reaches the field
-        model.readout.weight.zero_()
-        model.readout.weight.requires_grad_(False)
+        model.readout.linear.weight.zero_()
+        model.readout.linear.weight.requires_grad_(False)
     train(
         model,
         task,
@@ -306,7 +305,7 @@ def test_early_stopping():
 def test_a_loss_that_is_never_finite_names_the_series():
     task, data = problem()
     model = nc.NeuralCDE(2, 1, hidden=4, width=4, depth=1)
-    torch.nn.init.constant_(model.readout.bias, torch.nan)
+    torch.nn.init.constant_(model.readout.linear.bias, torch.nan)
     with pytest.raises(
         TrainingError, match=r"5 batches in a row had no finite loss; .*held the series \d+, .*learning_rate"
     ):
@@ -345,10 +344,10 @@ def test_long_gradients_are_shortened_and_short_ones_left():
 
 def test_the_penalty_is_on_what_the_paper_names():
     model = nc.NeuralCDE(2, 1)
-    assert {id(p) for p in penalised(model)} == {id(p) for p in model.field.parameters()}
+    assert {id(p) for p in model.penalised()} == {id(p) for p in model.field.parameters()}
     jumps = nc.GRUD(2, 1, static=3)
-    named = {name for name, p in jumps.named_parameters() if any(p is q for q in penalised(jumps))}
-    assert "readout.weight" in named
+    named = {name for name, p in jumps.named_parameters() if any(p is q for q in jumps.penalised())}
+    assert "readout.linear.weight" in named
     assert not any(name.startswith("initial.") for name in named)
 
 

@@ -39,7 +39,7 @@ def fitted(seed):
 def test_a_kill_while_a_model_is_saved_leaves_the_old_one_or_the_new_one(tmp_path):
     """Killed before the first rename, the second, ...: three files are written, made to count together, and moved."""
     old, new = fitted(0), fitted(1)
-    weights = [model.module_.readout.weight.tolist() for model in (old, new)]
+    weights = [model.module_.readout.linear.weight.tolist() for model in (old, new)]
     replace = Path.replace
     found = []
     for moment in range(8):
@@ -55,7 +55,7 @@ def test_a_kill_while_a_model_is_saved_leaves_the_old_one_or_the_new_one(tmp_pat
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Path, "replace", mortal)
             killed(lambda folder=folder: new.save(folder))
-        found.append(weights.index(nc.load(folder).module_.readout.weight.tolist()))
+        found.append(weights.index(nc.load(folder).module_.readout.linear.weight.tolist()))
     assert found == [0] * 4 + [1] * 4
     new.save(folder)
     assert names(folder) == ["config.json", "model.safetensors", "preprocess.json"]

@@ -8,6 +8,7 @@ run is picked at import, and `NEURALCDE_ISA` forces another. A leaf: imported by
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from types import ModuleType
 
 __all__ = ["kernels", "level"]
@@ -18,7 +19,7 @@ def _load() -> ModuleType | None:
     if wanted == "none":
         return None
     try:
-        from . import _kernels
+        _kernels = import_module("._kernels", __name__)
     except ImportError:
         if wanted:
             raise ImportError(

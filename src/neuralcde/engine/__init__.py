@@ -1,14 +1,12 @@
 """The fused fast path: programs for tiles of series, and the call into the native engine. Invisible to users."""
 
 from .._native.transforms import transformed as transformed
-from .events import Events as Events
-from .events import KnotEvents as KnotEvents
-from .events import Saved as Saved
-from .lowering import lower_flow as lower_flow
-from .lowering import lower_jump as lower_jump
+from .lowering import lower as lower
 from .lowering import lowers as lowers
-from .native import MOST_STAGES as MOST_STAGES
+from .native import EventColumns as EventColumns
+from .native import NativeProblem as NativeProblem
 from .native import engine_name as engine_name
+from .native import most_stages as most_stages
 from .native import once_differentiable as once_differentiable
 from .native import solve_natively as solve_natively
 from .program import Program as Program

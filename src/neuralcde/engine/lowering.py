@@ -6,7 +6,8 @@ loop, with the same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ from .program import Program, ProgramBuilder, Region
 
 Lowering = Callable[[ProgramBuilder, Any], Region]
 _registry: dict[type[nn.Module], Lowering] = {}
+_programs: weakref.WeakKeyDictionary[nn.Module, tuple[tuple[Any, ...], Program | str]] = weakref.WeakKeyDictionary()
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 FUSED = {nn.ReLU: "relu", nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.Softplus: "softplus"}
@@ -47,39 +49,55 @@ def lowers(kind: type[nn.Module]) -> Callable[[Lowering], Lowering]:
     return register
 
 
-def lower_flow(field: nn.Module, hidden: int, inputs: int) -> Program | str:
-    """The program of a flow whose input is dX or X, or the reason why there is none."""
-    return _lower(field, hidden, inputs)
+def lower(module: nn.Module, hidden: int, inputs: int) -> Program | str:
+    """The program of a field or a cell on a state and what drives it, or the reason why there is none.
 
-
-def lower_jump(cell: nn.Module, hidden: int, inputs: int) -> Program | str:
-    """The program of a jump whose input is a row's features, or the reason why there is none."""
-    return _lower(cell, hidden, inputs)
+    A program is kept as long as its module is the same: the same parts, parameters and settings.
+    """
+    if type(module) not in _registry:
+        return f"{type(module).__name__} is not a module that the engine knows"
+    builder = ProgramBuilder(hidden, 0 if type(module) is ODEField else inputs)
+    return _program(module, builder, _registry[type(module)])
 
 
 def lower_layers(layers: nn.Module, inputs: int) -> Program | str:
     """The program of a composition of well-known layers that is applied to rows, or the reason why there is none."""
-    return _finished(ProgramBuilder(0, inputs), layers, lambda builder, layers: chain(builder, layers, builder.input))
+    return _program(layers, ProgramBuilder(0, inputs), lambda builder, layers: chain(builder, layers, builder.input))
 
 
-def _lower(module: nn.Module, hidden: int, inputs: int) -> Program | str:
-    if type(module) not in _registry:
-        return f"{type(module).__name__} is not a module that the engine knows"
-    builder = ProgramBuilder(hidden, 0 if type(module) is ODEField else inputs)
-    return _finished(builder, module, _registry[type(module)])
-
-
-def _finished(builder: ProgramBuilder, module: nn.Module, lowering: Lowering) -> Program | str:
+def _program(module: nn.Module, builder: ProgramBuilder, lowering: Lowering) -> Program | str:
     try:
         check_plain(module)
+    except NotLoweredError as reason:
+        return str(reason)
+    fingerprint = builder.state.count, builder.input.count, *_fingerprint(module)
+    before, program = _programs.get(module, ((), ""))
+    if before != fingerprint:
+        program = _lowered(module, builder, lowering)
+        if isinstance(program, str) or {*map(id, program.parameters)} <= {*map(id, module.parameters())}:
+            _programs[module] = fingerprint, program  # a part of a parameter, or a constant, is made anew every time
+    for parameter in () if isinstance(program, str) else program.parameters:  # they move between types and devices
+        if parameter.device.type != "cpu" or parameter.dtype not in (torch.float32, torch.float64):
+            return f"a parameter is {parameter.dtype} on {parameter.device}"
+    return program
+
+
+def _fingerprint(module: nn.Module) -> Iterator[Any]:
+    """Whatever a program depends on: the parts and parameters themselves, and the settings of the parts."""
+    for part in module.modules():
+        own = vars(part)
+        yield id(part), type(part)
+        yield from ((id(value), None if value is None else value.shape) for value in own["_parameters"].values())
+        yield from (value for value in own.values() if type(value) in (int, float, tuple))
+
+
+def _lowered(module: nn.Module, builder: ProgramBuilder, lowering: Lowering) -> Program | str:
+    try:
         program = builder.finish(lowering(builder, module))
     except (NotLoweredError, ValueError) as reason:
         return str(reason)
     if kernels is not None and program.features > kernels.MOST_FEATURES:
         return f"one evaluation needs {program.features} numbers per series; the engine has room for {kernels.MOST_FEATURES}"
-    for parameter in program.parameters:
-        if parameter.device.type != "cpu" or parameter.dtype not in (torch.float32, torch.float64):
-            return f"a parameter is {parameter.dtype} on {parameter.device}"
     return program
 
 
@@ -198,10 +216,11 @@ def _decay_gru_cell(builder: ProgramBuilder, cell: DecayGRUCell) -> Region:
 def _gru(builder: ProgramBuilder, gru: nn.GRUCell, x: Region, z: Region) -> Region:
     """`torch.nn.GRUCell`: gates r and s, candidate n = tanh(W x + r (U z)), result n + s (z - n)."""
     size = gru.hidden_size
-    gates = builder.linear(x, gru.weight_ih[: 2 * size], gru.bias_ih[: 2 * size])
-    gates = builder.linear(z, gru.weight_hh[: 2 * size], gru.bias_hh[: 2 * size], "sigmoid", onto=gates)
-    candidate = builder.linear(x, gru.weight_ih[2 * size :], gru.bias_ih[2 * size :])
-    remembered = builder.linear(z, gru.weight_hh[2 * size :], gru.bias_hh[2 * size :])
+    two, third = (0, 2 * size), (2 * size, 3 * size)
+    gates = builder.linear(x, gru.weight_ih, gru.bias_ih, outputs=two)
+    gates = builder.linear(z, gru.weight_hh, gru.bias_hh, "sigmoid", onto=gates, outputs=two)
+    candidate = builder.linear(x, gru.weight_ih, gru.bias_ih, outputs=third)
+    remembered = builder.linear(z, gru.weight_hh, gru.bias_hh, outputs=third)
     reset, stay = gates.part(0, size), gates.part(size, size)
     candidate = builder.apply("tanh", builder.add(candidate, builder.multiply(reset, remembered)))
     return builder.add(candidate, builder.multiply(stay, builder.subtract(z, candidate)))

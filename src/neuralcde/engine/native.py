@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -12,10 +13,8 @@ from torch import Tensor
 
 from .._native import kernels, level
 from .._native.once import once_differentiable as once_differentiable_or
-from .events import Events, KnotEvents, Saved
 from .program import Program
 
-MOST_STAGES = 16  # of a tableau, as engine.hpp has it
 once_differentiable = once_differentiable_or(
     'this solve cannot be differentiated twice; use gradient="backprop", which differentiates the plain loop.'
 )
@@ -31,85 +30,118 @@ def available() -> bool:
     return kernels is not None and os.environ.get("NEURALCDE_ENGINE", "") != "torch"
 
 
+def most_stages() -> int:
+    """Stages that a Runge-Kutta method may have to run natively."""
+    return 0 if kernels is None else int(kernels.MOST_STAGES)
+
+
 @dataclass(frozen=True, eq=False)
-class _Fixed:
-    """What a solve does not differentiate in."""
+class EventColumns:
+    """The events of all series as the engine reads them: the steps are listed, or every event is a knot at a `time`.
+
+    Parameters
+    ----------
+    offsets
+        Where the events of each series start, and their number at the end.
+    piece, start, length, duration
+        The steps: the piece each lies in (-1 for no step), where in u, and how long it lasts.
+    jump_row
+        The row whose observation causes a jump, -1 for none; None where nothing jumps.
+    time
+        In place of the steps, the times of the events: each but a series' last is one step along one piece.
+    """
+
+    offsets: Int[Tensor, "bounds"]
+    piece: Int[Tensor, "events"] | None = None
+    start: Float[Tensor, "events"] | None = None
+    length: Float[Tensor, "events"] | None = None
+    duration: Float[Tensor, "events"] | None = None
+    jump_row: Int[Tensor, "events"] | None = None
+    time: Float[Tensor, "events"] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class NativeProblem:
+    """What a solve does not differentiate in.
+
+    Parameters
+    ----------
+    flow, jump
+        Programs, where there are.
+    drive
+        What of X drives the flow: its "increment" or its "value".
+    tableau
+        a, b and c of the Runge-Kutta method.
+    events
+        Jumps and steps.
+    saved_offsets, saved_event
+        The events of each series whose states are asked for.
+    every
+        How many events lie between two states that are kept for the gradient; 0 where none is wanted.
+    """
 
     flow: Program | None
     jump: Program | None
-    controlled: bool
-    tableau: tuple[Tensor, Tensor, Tensor]
-    events: Events
-    saved: Saved
-    every: int  # 0: no gradients are wanted, nothing is kept
-    flow_parameters: int
+    drive: Literal["increment", "value"]
+    tableau: tuple[Float[Tensor, "stages stages"], Float[Tensor, "stages"], Float[Tensor, "stages"]]
+    events: EventColumns
+    saved_offsets: Int[Tensor, "bounds"]
+    saved_event: Int[Tensor, "saved"]
+    every: int = 1
+
+    def parameters(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """Of flow and jump."""
+        return tuple(() if part is None else part.parameters for part in (self.flow, self.jump))  # type: ignore[return-value]
 
 
 def solve_natively(
-    flow: Program | None,
-    jump: Program | None,
-    *,
-    controlled: bool,
-    tableau: tuple[Float[Tensor, "stages stages"], Float[Tensor, "stages"], Float[Tensor, "stages"]],
+    problem: NativeProblem,
     z0: Float[Tensor, "series hidden"],
     coefficients: Float[Tensor, "pieces powers channels"],
     row_inputs: Float[Tensor, "rows features"] | None,
-    events: Events,
-    saved: Saved,
-    every: int,
 ) -> tuple[Float[Tensor, "saved hidden"], Int[Tensor, "series"]]:
     """The states asked for, and for each series the event after which its state was not finite, or -1.
 
     Gradients are exact for the discretisation: states are kept at every `every`-th event, stages are recomputed.
     """
-    flow_parameters = () if flow is None else flow.parameters
-    jump_parameters = () if jump is None else jump.parameters
+    flow, jump = problem.parameters()
     inputs = z0.new_zeros(0, 0) if row_inputs is None else row_inputs
-    differentiable = (z0, coefficients, inputs, *flow_parameters, *jump_parameters)
-    training = torch.is_grad_enabled() and any(x.requires_grad for x in differentiable)
-    longest = int(events.counts.max()) if len(z0) else 0
-    every = min(every, max(longest, 1)) if training else 0
-    fixed = _Fixed(flow, jump, controlled, tableau, events, saved, every, len(flow_parameters))
-    states, failed = _Solve.apply(fixed, *differentiable)  # type: ignore[no-untyped-call]
+    differentiable = (z0, coefficients, inputs, *flow, *jump)
+    if not (torch.is_grad_enabled() and any(x.requires_grad for x in differentiable)):
+        problem = dataclasses.replace(problem, every=0)
+    states, failed = _Solve.apply(problem, *differentiable)  # type: ignore[no-untyped-call]
     return states, failed
 
 
 class _Solve(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, fixed: _Fixed, z0: Tensor, coefficients: Tensor, row_inputs: Tensor, *parameters: Tensor
+        ctx: Any, problem: NativeProblem, z0: Tensor, coefficients: Tensor, row_inputs: Tensor, *parameters: Tensor
     ) -> Any:
         assert kernels is not None
-        threads = torch.get_num_threads()
-        lanes = kernels.lanes(z0.element_size())
-        registers = 2 if len(z0) > lanes and -(-len(z0) // (2 * lanes)) >= threads else 1
-        order = fixed.events.counts.argsort(descending=True, stable=True)
-        checkpoints = _checkpoints(fixed.events.counts[order], fixed.every, lanes * registers, z0)
         values = [parameter.detach().contiguous() for parameter in parameters]
+        count = len(problem.parameters()[0])
         call = (kernels.Solve32 if z0.dtype == torch.float32 else kernels.Solve64)(
-            native_program(fixed.flow),
-            values[: fixed.flow_parameters],
-            native_program(fixed.jump),
-            values[fixed.flow_parameters :],
-            fixed.controlled,
-            *fixed.tableau,
-            z0.detach().contiguous(),
-            coefficients.detach().contiguous(),
-            row_inputs.detach().contiguous(),
-            fixed.events.offsets,
-            *_columns(fixed.events),
-            order,
-            fixed.saved.offsets,
-            fixed.saved.event,
-            fixed.every,
-            registers,
-            threads,
+            flow=native_program(problem.flow),
+            flow_values=values[:count],
+            drive=getattr(kernels.Drive, problem.drive),
+            jump=native_program(problem.jump),
+            jump_values=values[count:],
+            tableau=kernels.Tableau(*problem.tableau),
+            initial=z0.detach().contiguous(),
+            coefficients=coefficients.detach().contiguous(),
+            row_inputs=row_inputs.detach().contiguous(),
+            events=kernels.Events(**vars(problem.events)),
+            saved=kernels.Saved(problem.saved_offsets, problem.saved_event),
+            every=problem.every,
+            threads=torch.get_num_threads(),
         )
-        states = z0.new_empty(len(fixed.saved.event), z0.shape[1])
+        states = z0.new_empty(len(problem.saved_event), z0.shape[1])
         failed = torch.full((len(z0),), -1, dtype=torch.int64)
-        call.forward(states, failed, checkpoints)
-        if fixed.every:
-            ctx.call, ctx.fixed, ctx.checkpoints = call, fixed, checkpoints
+        checkpoints = z0.new_empty(call.checkpoints)
+        call.forward(states=states, failed_event=failed, checkpoints=checkpoints)
+        if problem.every:
+            ctx.call, ctx.checkpoints, ctx.count = call, checkpoints, count
             ctx.save_for_backward(z0, coefficients, row_inputs, *parameters)
         ctx.mark_non_differentiable(failed)
         return states, failed
@@ -118,20 +150,19 @@ class _Solve(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, saved: tuple[Tensor, ...], gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         z0, coefficients, row_inputs, *parameters = saved
-        to_parameters = [torch.zeros_like(p, memory_format=torch.contiguous_format) for p in parameters]
-        to_z0 = torch.empty_like(z0, memory_format=torch.contiguous_format)
         _, _, wants_coefficients, wants_rows, *_ = ctx.needs_input_grad
+        to_parameters = [_zeros(parameter) for parameter in parameters]
+        to_z0 = torch.empty_like(z0, memory_format=torch.contiguous_format)
         to_coefficients = _zeros(coefficients) if wants_coefficients else None
         to_rows = _zeros(row_inputs) if wants_rows else None
-        count = ctx.fixed.flow_parameters
         ctx.call.backward(
-            ctx.checkpoints,
-            gradient.contiguous(),
-            to_parameters[:count],
-            to_parameters[count:],
-            to_z0,
-            to_coefficients,
-            to_rows,
+            checkpoints=ctx.checkpoints,
+            states_gradient=gradient.contiguous(),
+            flow_gradients=to_parameters[: ctx.count],
+            jump_gradients=to_parameters[ctx.count :],
+            initial_gradient=to_z0,
+            coefficient_gradient=to_coefficients,
+            row_gradient=to_rows,
         )
         return None, to_z0, to_coefficients, to_rows, *to_parameters
 
@@ -140,27 +171,6 @@ def _zeros(like: Tensor) -> Tensor:
     return torch.zeros_like(like, memory_format=torch.contiguous_format)
 
 
-def _columns(events: Events) -> tuple[Tensor | None, ...]:
-    """Piece, start, length, duration and jump row of every event, and their times where the first four are left out."""
-    if not isinstance(events, KnotEvents):
-        return events.piece, events.start, events.length, events.duration.detach(), events.jump_row, None
-    rows = None
-    if events.jumps is not None:
-        rows = torch.where(events.jumps, torch.arange(len(events.jumps)), -1)
-    return None, None, None, None, rows, events.time.detach().contiguous()
-
-
 def native_program(program: Program | None) -> Any:
     """The program as the kernels take it."""
-    assert kernels is not None
-    if program is None:
-        return None
-    return kernels.Program(program.ops, program.numbers, program.features, program.input, program.output)
-
-
-def _checkpoints(counts: Int[Tensor, "series"], every: int, width: int, z0: Tensor) -> Tensor:
-    """Room for the states kept: tiles of `width` series, as many as their longest member needs; 64-byte aligned."""
-    if every == 0:
-        return z0.new_empty(0)
-    kept = int(((counts[::width] + every - 1) // every).sum())
-    return z0.new_empty(kept * width * z0.shape[1])
+    return None if program is None else program.native

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-CODES = {
-    name: code
-    for code, name in enumerate(("linear", "unary", "multiply", "add", "subtract", "affine", "contract", "outer"))
-}
-FUNCTIONS = {
-    name: code for code, name in enumerate(("identity", "relu", "tanh", "sigmoid", "softplus", "silu", "decay"))
-}
+from .._native import kernels
+
+
+def _numbered(names: str) -> dict[str, int]:
+    """What the compiled engine calls its codes or functions, each with its number; without kernels there are none."""
+    return {} if kernels is None else {name: number for number, name in enumerate(getattr(kernels, names))}
+
+
+CODES, FUNCTIONS = _numbered("CODES"), _numbered("FUNCTIONS")
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,12 @@ class Program:
     outputs: int
     parameters: tuple[Tensor, ...]
 
+    @functools.cached_property
+    def native(self) -> Any:
+        """As the kernels take it."""
+        assert kernels is not None
+        return kernels.Program(self.ops, self.numbers, self.features, self.input, self.output)
+
 
 class ProgramBuilder:
     """Writes a program one operation at a time; every result is a new region, so nothing is ever overwritten.
@@ -71,15 +81,18 @@ class ProgramBuilder:
         function: str = "identity",
         *,
         onto: Region | None = None,
+        outputs: tuple[int, int] | None = None,
     ) -> Region:
         """function(weight @ source + bias + onto); the result takes the place of `onto`, where it is given.
 
+        `outputs` are the first output and the one after the last, where not all of the layer is computed.
         `onto` must be what a linear operation without a function gave, and nothing may have read it since: on the way
         back its old value is gone.
         """
         if function == "silu":  # its slope needs the argument, which a fused function overwrites
-            return self.apply("silu", self.linear(source, weight, bias, onto=onto))
-        rows, columns = weight.shape
+            return self.apply("silu", self.linear(source, weight, bias, onto=onto, outputs=outputs))
+        first, last = outputs or (0, weight.shape[0])
+        rows, columns = last - first, weight.shape[1]
         if columns != source.count:
             raise ValueError(f"a weight of shape {tuple(weight.shape)} does not fit {source.count} inputs")
         if onto is not None and (onto.count != rows or not self._can_add_onto(onto) or onto.overlaps(source)):
@@ -87,14 +100,25 @@ class ProgramBuilder:
                 f"onto must hold {rows} results of a linear operation without a function that nothing has read yet"
             )
         out = onto or self._new(rows)
-        numbers = self._parameter(weight), -1 if bias is None else self._parameter(bias)
-        self._add("linear", function, out, source, None, rows, columns, *numbers, accumulate=onto is not None)
+        self._add(
+            "linear",
+            function,
+            out,
+            source,
+            rows=rows,
+            columns=columns,
+            weight=self._parameter(weight),
+            bias=-1 if bias is None else self._parameter(bias),
+            weight_start=first * columns,
+            bias_start=first,
+            accumulate=int(onto is not None),
+        )
         return out
 
     def apply(self, function: str, source: Region) -> Region:
         """function(source)."""
         out = self._new(source.count)
-        self._add("unary", function, out, source, None, source.count)
+        self._add("unary", function, out, source, rows=source.count)
         return out
 
     def multiply(self, a: Region, b: Region) -> Region:
@@ -112,7 +136,7 @@ class ProgramBuilder:
     def affine(self, source: Region, scale: float, shift: float = 0.0) -> Region:
         """Scale * source + shift."""
         out = self._new(source.count)
-        self._add("affine", "identity", out, source, None, source.count, scale=scale, shift=shift)
+        self._add("affine", "identity", out, source, rows=source.count, numbers=(scale, shift))
         return out
 
     def contract(self, matrix: Region, vector: Region) -> Region:
@@ -121,13 +145,13 @@ class ProgramBuilder:
         if rest:
             raise ValueError(f"a matrix of {matrix.count} entries does not fit a vector of {vector.count}")
         out = self._new(rows)
-        self._add("contract", "identity", out, matrix, vector, rows, vector.count)
+        self._add("contract", "identity", out, matrix, vector, rows=rows, columns=vector.count)
         return out
 
     def outer(self, a: Region, b: Region) -> Region:
         """Every feature of a times every feature of b, stored row by row."""
         out = self._new(a.count * b.count)
-        self._add("outer", "identity", out, a, b, a.count, b.count)
+        self._add("outer", "identity", out, a, b, rows=a.count, columns=b.count)
         return out
 
     def finish(self, output: Region) -> Program:
@@ -137,8 +161,8 @@ class ProgramBuilder:
         if self.state.count and output.count != self.state.count:
             raise ValueError(f"the result has {output.count} features, but the state has {self.state.count}")
         return Program(
-            torch.tensor(self._ops, dtype=torch.int64).reshape(-1, 10),
-            torch.tensor(self._numbers, dtype=torch.float64).reshape(-1, 2),
+            torch.tensor(self._ops, dtype=torch.int64),
+            torch.tensor(self._numbers, dtype=torch.float64),
             self._features,
             self.input.count,
             output.start,
@@ -171,7 +195,7 @@ class ProgramBuilder:
         if a.count != b.count:
             raise ValueError(f"operands of {a.count} and {b.count} features do not match")
         out = self._new(a.count)
-        self._add(code, "identity", out, a, b, a.count)
+        self._add(code, "identity", out, a, b, rows=a.count)
         return out
 
     def _add(
@@ -180,19 +204,16 @@ class ProgramBuilder:
         function: str,
         out: Region,
         a: Region,
-        b: Region | None,
-        rows: int,
-        columns: int = 0,
-        weight: int = -1,
-        bias: int = -1,
+        b: Region | None = None,
         *,
-        accumulate: bool = False,
-        scale: float = 0.0,
-        shift: float = 0.0,
+        numbers: tuple[float, float] = (0.0, 0.0),
+        **integers: int,
     ) -> None:
-        second = 0 if b is None else b.start
+        """One operation: its integers by the names that the engine gives its columns, then scale and shift."""
         self._touched.append((code, function, out, [a] if b is None else [a, b]))
-        self._ops.append(
-            [CODES[code], FUNCTIONS[function], out.start, a.start, second, rows, columns, weight, bias, int(accumulate)]
-        )
-        self._numbers.append([scale, shift])
+        known = {"code": CODES[code], "function": FUNCTIONS[function], "out": out.start, "a": a.start}
+        known |= {"b": 0 if b is None else b.start, "columns": 0, "weight": -1, "bias": -1}
+        known |= {"weight_start": 0, "bias_start": 0, "accumulate": 0} | integers
+        assert kernels is not None
+        self._ops.append([known[name] for name in kernels.OP_COLUMNS])
+        self._numbers.append(list(numbers))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from .._native import kernels
 from .._native.transforms import transformed
 from .lowering import lower_layers
-from .native import available, native_program
+from .native import available
 from .program import Program
 
 
@@ -29,10 +29,9 @@ def apply_layers(layers: nn.Module, rows: Float[Tensor, "*batch inputs"]) -> Flo
 def evaluate_rows(program: Program, rows: Float[Tensor, "rows features"]) -> Float[Tensor, "rows outputs"]:
     """The program's result for every row of state and input features; without gradients."""
     assert kernels is not None
-    evaluate = kernels.evaluate_rows32 if rows.dtype == torch.float32 else kernels.evaluate_rows64
     results = rows.new_empty(len(rows), program.outputs)
     values = [parameter.detach().contiguous() for parameter in program.parameters]
-    evaluate(native_program(program), values, rows.detach().contiguous(), results, torch.get_num_threads())
+    kernels.evaluate_rows(program.native, values, rows.detach().contiguous(), results, torch.get_num_threads())
     return results
 
 

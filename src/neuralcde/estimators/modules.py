@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from ..models import GRUD, GRUODE, ODERNN, GRUDeltaT, NeuralCDE, PathModel
-from ..solve import AtKnots, FixedSteps
+from ..contracts import Recipe
+from ..models import PathModel
 from ..tasks import Task
 from .preparation import Preparation
 
@@ -32,22 +32,13 @@ def seeded_module(parameters: Mapping[str, Any], preparation: Preparation, task:
 
 def new_module(parameters: Mapping[str, Any], preparation: Preparation, task: Task) -> PathModel:
     """A module on torch's current device, with weights of its current generator."""
-    model, substeps = parameters["model"], parameters["substeps"]
-    channels, outputs = preparation.channels, task.outputs
-    network: dict[str, Any] = {"width": parameters["width"], "depth": parameters["depth"]}
-    shared: dict[str, Any] = {
-        "hidden": parameters["hidden"],
-        "static": preparation.static_features,
-        "pool": parameters["pool"],
-        "solver": parameters["solver"],
-        "steps": AtKnots(substeps),
-    }
-    if model == "neural_cde":
-        return NeuralCDE(channels, outputs, **network, **shared)
-    if model == "gru_ode":  # explicit steps must be short against its decay
-        shared["steps"] = FixedSteps(1.0 / substeps)
-        return GRUODE(channels, outputs, **shared)
-    shared["intensity"] = preparation.intensity
-    if model == "ode_rnn":
-        return ODERNN(channels, outputs, **network, **shared)
-    return (GRUDeltaT if model == "gru_dt" else GRUD)(channels, outputs, **shared)
+    recipe = Recipe.of(parameters["model"], PathModel.registry)
+    made: PathModel = recipe.build(
+        preparation.channels,
+        task.outputs,
+        **{name: parameters[name] for name in ("hidden", "width", "depth", "pool", "solver")},
+        steps=recipe.member.default_steps(parameters["substeps"]),
+        static=preparation.static_features,
+        intensity=preparation.intensity,
+    )
+    return made

@@ -190,8 +190,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         if self.batch_size == "auto":
             settings = dataclasses.replace(settings, batch_size=int(np.clip(len(training) // 60, 8, 512)))
         module = seeded_module(vars(self), preparation, task, seed).to(self.device)
-        with torch.no_grad():
-            module.readout.bias.copy_(task.prior(data.targets))
+        module.readout.start_at(task.prior(data.targets))
         result = train(
             module,
             task,

@@ -13,3 +13,4 @@ from .time_fields import ODEField as ODEField
 from .vector_field import FunctionField as FunctionField
 from .vector_field import VectorField as VectorField
 from .vector_field import as_field as as_field
+from .vector_field import make_field as make_field

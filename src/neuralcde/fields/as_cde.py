@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .mlp import check_sizes
+from ..contracts import check_sizes
 from .vector_field import VectorField
 
 

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from .mlp import check_sizes
+from ..contracts import check_sizes
 
 
 class GRUCell(nn.Module):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-from .mlp import check_sizes, feedforward, scale_last_layer
+from ..contracts import check_sizes
+from .mlp import feedforward, scale_last_layer
 from .vector_field import VectorField, multiply
 
 
-class LowRankField(VectorField):
+class LowRankField(VectorField, name="low_rank"):
     r"""A field of rank r: $f(z) = \frac{1}{r} A(z) B(z)$ with A of shape (hidden, rank) and B of shape (rank, channels).
 
     Rank one is the outer product that the paper tried in section 6.3: the last layer has width x (hidden + channels)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ..contracts import check_sizes
 from .vector_field import VectorField
 
 activations: dict[str, type[nn.Module]] = {
@@ -18,7 +18,7 @@ activations: dict[str, type[nn.Module]] = {
 }
 
 
-class MLPField(VectorField):
+class MLPField(VectorField, name="mlp"):
     r"""The paper's f: a feedforward network with ReLU, whose output is reshaped to (hidden, channels), then tanh.
 
     $$f(z) = \tanh\bigl(\mathrm{reshape}(W_{d+1}\, \rho(W_d \cdots \rho(W_1 z + b_1) \cdots + b_d) + b_{d+1})\bigr)$$
@@ -80,13 +80,6 @@ def feedforward(inputs: int, outputs: int, *, width: int, depth: int, activation
     for position in range(depth):
         layers += [nn.Linear(inputs if position == 0 else width, width), activations[activation]()]
     return nn.Sequential(*layers, nn.Linear(width, outputs), activations[final]())
-
-
-def check_sizes(**sizes: int) -> None:
-    """Sizes are positive integers, Python's or numpy's."""
-    for name, value in sizes.items():
-        if not isinstance(value, int | np.integer) or value < 1:
-            raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
 
 
 def scale_last_layer(layers: nn.Sequential, scale: float) -> None:

@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from .mlp import check_sizes, feedforward
+from ..contracts import check_sizes
+from .mlp import feedforward
 
 
 class GRUODEField(nn.Module):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ..contracts import Named, Recipe, Registry
 
-class VectorField(nn.Module):
+
+class VectorField(nn.Module, Named):
     r"""The f of $\mathrm{d}z = f(t, z)\, \mathrm{d}X$: a matrix of shape (hidden, channels) at every state.
 
-    Subclass it and write `forward`. Write `prod` too where the product with dX is cheaper than the matrix.
+    Subclass it and write `forward`. Write `prod` too where the product with dX is cheaper than the matrix. A subclass with a
+    name and a constructor (channels, hidden, *, ...) can be chosen by name: `class Mine(VectorField, name="mine")`.
 
     Examples
     --------
@@ -23,6 +26,8 @@ class VectorField(nn.Module):
     >>> Rotation().prod(torch.zeros(1), torch.tensor([[1.0, 0.0]]), torch.tensor([[0.5]])).tolist()
     [[0.0, 0.5]]
     """
+
+    registry: ClassVar[Registry[type[VectorField]]]
 
     def forward(
         self, t: Float[Tensor, "batch"], z: Float[Tensor, "batch hidden"]
@@ -43,6 +48,9 @@ class VectorField(nn.Module):
 
     def _called(self) -> str:
         return type(self).__name__
+
+
+VectorField.registry = Registry("field", VectorField)
 
 
 class FunctionField(VectorField):
@@ -70,6 +78,14 @@ def as_field(field: VectorField | Callable[..., Any]) -> VectorField:
             f"field must be a VectorField, an nn.Module or a function of (t, z), got {type(field).__name__}."
         )
     return FunctionField(field)
+
+
+def make_field(given: Any, channels: int, hidden: int, **options: Any) -> VectorField:
+    """A field by its name, class or recipe, with those of the options that it takes; else as in `as_field`."""
+    if isinstance(given, str | Recipe) or (isinstance(given, type) and issubclass(given, VectorField)):
+        made: VectorField = Recipe.of(given, VectorField.registry).build(channels, hidden, **options)
+        return made
+    return as_field(given)
 
 
 def multiply(

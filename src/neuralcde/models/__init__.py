@@ -1,4 +1,4 @@
-"""Models: from paths to outputs, five of them on one loop."""
+"""Models: encoder, path, flow and jump, readout; the paper's five on one loop."""
 
 from .gru_d import GRUD as GRUD
 from .gru_delta_t import GRUDeltaT as GRUDeltaT
@@ -6,3 +6,9 @@ from .gru_ode import GRUODE as GRUODE
 from .neural_cde import NeuralCDE as NeuralCDE
 from .ode_rnn import ODERNN as ODERNN
 from .path_model import PathModel as PathModel
+from .readout import LinearReadout as LinearReadout
+from .readout import Readout as Readout
+from .readout import Seen as Seen
+from .row_encoder import RowEncoder as RowEncoder
+from .solved_model import SolvedModel as SolvedModel
+from .trajectory import Trajectory as Trajectory

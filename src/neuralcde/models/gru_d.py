@@ -13,7 +13,7 @@ from .jump_model import JumpModel
 from .observations import Observations
 
 
-class GRUD(JumpModel):
+class GRUD(JumpModel, name="gru_d"):
     r"""A GRU whose memory fades: the state decays with the gaps, and so does the last value of a channel (Che et al. 2018).
 
     Standard variant, with $\delta_c$ the time since channel c was last observed, m the mask and $\bar x$ the channels' means:

@@ -8,7 +8,7 @@ from ..fields import GRUCell
 from .jump_model import JumpModel
 
 
-class GRUDeltaT(JumpModel):
+class GRUDeltaT(JumpModel, name="gru_dt"):
     r"""A GRU that jumps at observations and has the time gap among its inputs: $z \leftarrow \mathrm{GRU}(z, [\Delta t, x])$.
 
     Between observations the state stands still.

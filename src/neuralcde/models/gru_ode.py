@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from ..fields import GRUODEField
 from ..paths import ControlPath
-from ..solve import Flow, Gradient, Steps, Tableau
+from ..solve import FixedSteps, Steps, Term, TimeTerm
 from .initial_state import Initial
-from .path_model import PathModel, Pool, Variant, check_variant
+from .solved_model import SolvedModel, Variant, check_variant
 
 
-class GRUODE(PathModel):
+class GRUODE(SolvedModel, name="gru_ode"):
     r"""A state that flows in time and sees the value of the path: $\mathrm{d}z = h(z, X)\, \mathrm{d}t$ with a gated h (section 3.3).
 
     Parameters
     ----------
-    channels, outputs, hidden, static, pool, time_channel, solver, gradient
-        As in `PathModel`.
+    channels, outputs, hidden, static, pool, time_channel, encoder, scheme, readout, solver, gradient
+        As in `SolvedModel`.
     variant
         "standard": the output is read off z. "paper": off [X, z], as the released code has it. (That code also starts X at 0 and
         clamps z inside the field; here h sees X as it is, and the exact flow keeps z within [-1, 1] by itself.)
@@ -39,32 +41,31 @@ class GRUODE(PathModel):
         variant: Variant = "standard",
         static: int = 0,
         initial: Initial | None = None,
-        pool: Pool = "last",
-        time_channel: bool = True,
-        solver: str | Tableau = "rk4",
-        steps: Steps | None = None,
-        gradient: str | Gradient = "checkpoint",
+        **options: Any,
     ):
         check_variant(variant)
+        if options.get("encoder") is not None and variant == "paper":
+            raise ValueError('variant="paper" reads X itself and has no encoder.')
         super().__init__(
             channels,
             outputs,
             hidden=hidden,
             static=static,
             initial=("static" if static else "zero") if initial is None else initial,
-            pool=pool,
-            time_channel=time_channel,
-            solver=solver,
-            steps=steps,
-            gradient=gradient,
             readout_features=hidden + (channels if variant == "paper" else 0),
+            **options,
         )
         self.variant = variant
-        self.field = GRUODEField(channels, hidden)
+        self.field = GRUODEField(self.path_channels, hidden)
 
-    def flow(self) -> Flow:
+    @classmethod
+    def default_steps(cls, substeps: int) -> Steps:
+        """Steps of at most one mean gap: an explicit method must be short against the decay."""
+        return FixedSteps(1.0 / substeps)
+
+    def flow(self) -> Term:
         """h(z, X) dt."""
-        return Flow(self.field, controlled=False)
+        return TimeTerm(self.field)
 
     def features(
         self, states: Float[Tensor, "series k hidden"], path: ControlPath, times: Float[Tensor, "series k"]

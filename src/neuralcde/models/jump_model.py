@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..paths import ControlPath
-from ..solve import Gradient, Jump, Steps, Tableau
+from ..solve import Jump
 from .initial_state import Initial
 from .observations import Observations
-from .path_model import PathModel, Pool, Variant, check_variant
+from .solved_model import SolvedModel, Variant, check_variant
 
 
-class JumpModel(PathModel):
+class JumpModel(SolvedModel):
     """A model whose state jumps where something was observed; the cell sees values, the time gap, and perhaps the mask.
 
     | variant | intensity | inputs of the cell |
@@ -28,8 +30,8 @@ class JumpModel(PathModel):
 
     Parameters
     ----------
-    channels, outputs, hidden, static, pool, time_channel, solver, steps, gradient
-        As in `PathModel`.
+    channels, outputs, hidden, static, pool, time_channel, encoder, scheme, readout, solver, steps, gradient
+        As in `SolvedModel`.
     variant
         "standard", what practitioners expect, or "paper", what its appendix D and the released code do.
     intensity
@@ -40,6 +42,7 @@ class JumpModel(PathModel):
     """
 
     cell: nn.Module
+    data: int  # data channels of the path
 
     def __init__(
         self,
@@ -51,32 +54,18 @@ class JumpModel(PathModel):
         intensity: bool = False,
         static: int = 0,
         initial: Initial | None = None,
-        pool: Pool = "last",
-        time_channel: bool = True,
-        solver: str | Tableau = "rk4",
-        steps: Steps | None = None,
-        gradient: str | Gradient = "checkpoint",
+        **options: Any,
     ):
         check_variant(variant)
-        super().__init__(
-            channels,
-            outputs,
-            hidden=hidden,
-            static=static,
-            initial=("static" if static else "zero") if initial is None else initial,
-            pool=pool,
-            time_channel=time_channel,
-            solver=solver,
-            steps=steps,
-            gradient=gradient,
-        )
+        initial = ("static" if static else "zero") if initial is None else initial
+        super().__init__(channels, outputs, hidden=hidden, static=static, initial=initial, **options)
         self.variant, self.intensity = variant, intensity
-        self.data, rest = divmod(channels - int(time_channel), 2 if intensity else 1)
+        self.data, rest = divmod(self.path_channels - int(self.time_channel), 2 if intensity else 1)
         if rest or self.data < 1:
             raise ValueError(
-                f"{channels} channels are not {'time, ' if time_channel else ''}{'a count for each data channel, ' if intensity else ''}"
+                f"{self.path_channels} channels are not {'time, ' if self.time_channel else ''}{'a count for each data channel, ' if intensity else ''}"
                 "and data; make the series with with_channels("
-                f"time={time_channel}{', counts=' + repr('per_channel') if intensity else ''}) and pass channels=path.channels."
+                f"time={self.time_channel}{', counts=' + repr('per_channel') if intensity else ''}) and pass channels=path.channels."
             )
         alone = variant == "paper" and not intensity
         self.inputs = self.data * (2 if intensity else 1) + (0 if alone else 1)
@@ -96,8 +85,8 @@ class JumpModel(PathModel):
         mask = [seen.observed.to(values.dtype)] if self.intensity else []
         return torch.cat([seen.gap, *mask, values], dim=1)
 
-    def _check(self, path: ControlPath) -> None:
-        super()._check(path)
+    def _check_path(self, path: ControlPath) -> None:
+        super()._check_path(path)
         data, counts = (sum(role == kind for role in path.series.roles) for kind in ("data", "count"))
         if data != self.data or counts != (self.data if self.intensity else 0):
             wanted = f"{self.data} data channels and {self.data if self.intensity else 0} counts"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from ..fields import MLPField, VectorField, as_field
-from ..solve import Flow, Gradient, Steps, Tableau
+from ..fields import make_field
+from ..solve import ControlTerm, Term
 from .initial_state import Initial
-from .path_model import PathModel, Pool
+from .solved_model import SolvedModel
 
 
-class NeuralCDE(PathModel):
+class NeuralCDE(SolvedModel, name="neural_cde"):
     r"""The paper's model (section 3): a state driven by the path through a vector field.
 
     $$z(t_0) = \zeta(X(t_0), \text{static}), \qquad z(t) = z(t_0) + \int_{t_0}^t f(z_s)\, \mathrm{d}X_s, \qquad
@@ -21,12 +20,12 @@ class NeuralCDE(PathModel):
 
     Parameters
     ----------
-    channels, outputs, hidden, static, pool, time_channel, solver, steps, gradient
-        As in `PathModel`.
+    channels, outputs, hidden, static, pool, time_channel, encoder, scheme, readout, solver, steps, gradient
+        As in `SolvedModel`.
     width, depth, initial_scale
         Of the field: `depth` hidden layers of `width` units; factor on the initial weights of its last layer.
     field
-        Another f in its place: a `VectorField`, or what `solve_cde` takes for one.
+        f: "mlp", the name, class or recipe of another `VectorField`, or what `solve_cde` takes for one.
     initial
         "linear" in X(t0) (the paper's for CharacterTrajectories and speech; the default without static features), "static" (its
         one for sepsis), "both" (the default with static features), "zero".
@@ -51,31 +50,17 @@ class NeuralCDE(PathModel):
         width: int = 32,
         depth: int = 3,
         initial_scale: float = 1.0,
-        field: VectorField | Callable[..., Any] | None = None,
+        field: Any = "mlp",
         static: int = 0,
         initial: Initial | None = None,
-        pool: Pool = "last",
-        time_channel: bool = True,
-        solver: str | Tableau = "rk4",
-        steps: Steps | None = None,
-        gradient: str | Gradient = "checkpoint",
+        **options: Any,
     ):
-        super().__init__(
-            channels,
-            outputs,
-            hidden=hidden,
-            static=static,
-            initial=("both" if static else "linear") if initial is None else initial,
-            pool=pool,
-            time_channel=time_channel,
-            solver=solver,
-            steps=steps,
-            gradient=gradient,
+        initial = ("both" if static else "linear") if initial is None else initial
+        super().__init__(channels, outputs, hidden=hidden, static=static, initial=initial, **options)
+        self.field = make_field(
+            field, self.path_channels, hidden, width=width, depth=depth, initial_scale=initial_scale
         )
-        if field is None:
-            field = MLPField(channels, hidden, width=width, depth=depth, initial_scale=initial_scale)
-        self.field = as_field(field)
 
-    def flow(self) -> Flow:
+    def flow(self) -> Term:
         """f(z) dX."""
-        return Flow(self.field)
+        return ControlTerm(self.field)

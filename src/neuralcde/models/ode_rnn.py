@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ..fields import GRUCell, ODEField
-from ..solve import Flow
+from ..solve import Term, TimeTerm
 from .jump_model import JumpModel
 
 
-class ODERNN(JumpModel):
+class ODERNN(JumpModel, name="ode_rnn"):
     r"""A state that flows by itself, $\mathrm{d}z = h(z)\, \mathrm{d}t$, and jumps at observations, $z \leftarrow \mathrm{GRU}(z, x)$.
 
     (Rubanova et al. 2019.) h is a feedforward network with tanh.
@@ -29,6 +29,6 @@ class ODERNN(JumpModel):
         self.field = ODEField(hidden, width=width, depth=depth)
         self.cell = GRUCell(self.inputs, hidden)
 
-    def flow(self) -> Flow:
+    def flow(self) -> Term:
         """h(z) dt."""
-        return Flow(self.field, controlled=False)
+        return TimeTerm(self.field)

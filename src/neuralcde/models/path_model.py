@@ -1,35 +1,40 @@
-"""What the five models share: the initial state, the one loop, the readout."""
+"""What every model of paths is: an encoder, a path, states along it, and a readout."""
 
 from __future__ import annotations
 
-from typing import Literal
+from abc import abstractmethod
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ..engine import apply_layers
-from ..fields.mlp import check_sizes
-from ..paths import ControlPath
-from ..solve import AtKnots, Flow, Gradient, Jump, Solution, Steps, Tableau, solve
+from ..contracts import Named, Recipe, Registry, check_sizes
+from ..paths import ControlPath, Linear, PathScheme
+from ..series import IrregularSeries, ragged
+from ..solve import AtKnots, Steps
 from .initial_state import Initial, InitialState
 from .pooling import mean_over_time, running_mean, running_mean_at
+from .readout import Readout, Seen
+from .row_encoder import RowEncoder, encoded_series
+from .trajectory import Trajectory
 
 Pool = Literal["last", "mean"]
-Variant = Literal["standard", "paper"]
 At = Literal["knots"] | Tensor | list[float]
 
 
-class PathModel(nn.Module):
-    """A model of paths: an initial state, a flow between observations, a jump at them, and a linear readout.
+class PathModel(nn.Module, Named):
+    """A model of paths: encoder -> path -> states -> readout, each replaceable.
 
-    Subclasses say which flow and which jump. `model(path)` gives one output a series, `model(path, at="knots")` and
-    `model(path, at=times)` outputs that evolve in time.
+    Subclasses define `trajectory`: how the state moves along a path. `model(path)` gives one output per series,
+    `model(path, at="knots")` and `model(path, at=times)` outputs that evolve in time. A subclass with a name can be chosen by
+    it in the estimators: `class Mine(PathModel, name="mine")`.
 
     Parameters
     ----------
     channels
-        Channels of the path, `path.channels`: time, counts and data.
+        Channels of the path, `path.channels`: time, counts and data. With an encoder, those of the series it reads.
     outputs
         Size of the output.
     hidden
@@ -37,16 +42,25 @@ class PathModel(nn.Module):
     static
         Number of static features that come with the path.
     initial
-        The initial state: "zero", "linear" (of X(t0)), "static" (a network on the static features), "both"; None for the
-        model's own choice.
+        The initial state, `self.initial(path)`: "zero", "linear" (of X(t0)), "static" (a network on the static features),
+        "both"; None for a model that has none.
     pool
         What `model(path)` reads: the "last" state, or the "mean" of the state over time (each gap by the trapezoidal rule).
         Outputs `at` a time read the state there, or its mean up to then.
     time_channel
         Whether the path has a time channel. Without one a CDE does not see how fast time passes (section 6.1).
-    solver, steps, gradient
-        As in `solve_cde`.
+    encoder
+        None, or what makes a few numbers of each row, through which the path then runs: a `RowEncoder`, or the name, class or
+        recipe of one.
+    scheme
+        How paths are built inside the model: where it has an encoder, or gets series in place of paths.
+    readout
+        From states to outputs: "linear", or the name, class or recipe of a `Readout`.
+    readout_features
+        Size of what the readout sees as the state; `hidden` unless the model's `features` say otherwise.
     """
+
+    registry: ClassVar[Registry[type[PathModel]]]
 
     def __init__(
         self,
@@ -55,12 +69,12 @@ class PathModel(nn.Module):
         *,
         hidden: int,
         static: int = 0,
-        initial: Initial,
+        initial: Initial | None = None,
         pool: Pool = "last",
         time_channel: bool = True,
-        solver: str | Tableau = "rk4",
-        steps: Steps | None = None,
-        gradient: str | Gradient = "checkpoint",
+        encoder: Any = None,
+        scheme: PathScheme | str | None = None,
+        readout: Any = "linear",
         readout_features: int | None = None,
     ):
         super().__init__()
@@ -69,108 +83,127 @@ class PathModel(nn.Module):
             raise ValueError(f"static must be the number of static features, got {static!r}.")
         if pool not in ("last", "mean"):
             raise ValueError(f'pool={pool!r} is not "last" or "mean".')
+        if encoder is not None and not isinstance(encoder, RowEncoder):
+            encoder = Recipe.of(encoder, RowEncoder.registry).build(channels, static=static)
         self.channels, self.outputs, self.hidden, self.static = channels, outputs, hidden, static
         self.pool, self.time_channel = pool, time_channel
-        self.solver, self.steps, self.gradient = solver, AtKnots() if steps is None else steps, gradient
-        self.initial = InitialState(initial, channels, static, hidden)
-        self.readout = nn.Linear(readout_features or hidden, outputs)
+        self.encoder: RowEncoder | None = encoder
+        self.scheme = Linear() if scheme is None else PathScheme.of(scheme)
+        self.path_channels = channels if encoder is None else 1 + encoder.outputs
+        if initial is not None:
+            self.initial = InitialState(initial, self.path_channels, static, hidden)
+        recipe = Recipe.of(readout, Readout.registry)
+        self.readout: Readout = recipe.build(
+            readout_features or hidden, outputs, channels=self.path_channels, static=static
+        )
 
-    def extra_repr(self) -> str:
-        """What the modules inside do not tell."""
-        return f"pool={self.pool!r}, solver={self.solver!r}, steps={self.steps!r}"
+    @abstractmethod
+    def trajectory(self, path: ControlPath, *, rows: bool = False, times: Tensor | None = None) -> Trajectory:
+        """The states along paths: the last ones, and those at all `rows` and at `times` (series, k) if asked for."""
+        raise NotImplementedError(f"{type(self).__name__} must define trajectory(path, *, rows, times)")
 
-    def flow(self) -> Flow | None:
-        """What happens between observations."""
-        return None
+    @classmethod
+    def default_steps(cls, substeps: int) -> Steps:
+        """The steps that the estimators take where `substeps` are asked for between two observations."""
+        return AtKnots(substeps)
 
-    def jump(self, path: ControlPath) -> Jump | None:
-        """What happens at observations."""
-        return None
+    def path(self, given: ControlPath | IrregularSeries) -> ControlPath:
+        """The path that drives the model: as it is; or through what the encoder makes of the rows."""
+        if self.encoder is not None:
+            series = given.series if isinstance(given, ControlPath) else given
+            return self.scheme.build(encoded_series(self.encoder, series))
+        return self.scheme.build(given) if isinstance(given, IrregularSeries) else given
 
-    def forward(self, path: ControlPath, at: At | None = None) -> Float[Tensor, "..."]:
+    def forward(self, path: ControlPath | IrregularSeries, at: At | None = None) -> Float[Tensor, "..."]:
         """Outputs: (series, outputs), or (rows, outputs) at the knots, or (series, k, outputs) at times.
 
         Rows are those of `path.series`: read them with `path.series.offsets`. Times are (k,) shared or (series, k).
         """
-        self._check(path)
+        self._check_given(path)
+        path = self.path(path)
+        self._check_path(path)
+        mean = self.pool == "mean"
         if at is None:
-            if self.pool == "last":
+            last_row = path.series.offsets[1:] - 1
+            if mean:
+                found = mean_over_time(
+                    self.features_at_rows(_asked(self.trajectory(path, rows=True).at_rows), path), path
+                )
+            else:
                 end = path.interval[:, 1:]
-                return self._outputs(self.features(self.solve(path).last[:, None], path, end)[:, 0])
-            states = self.solve(path, save="knots").at_knots
-            return self._outputs(mean_over_time(self.features_at_rows(states, path), path))
+                found = self.features(self.trajectory(path).last[:, None], path, end)[:, 0]
+            return self.readout(Seen(found, path, last_row))  # type: ignore[no-any-return]
         if isinstance(at, str):
             if at != "knots":
                 raise ValueError(f'at={at!r} is not "knots" or a tensor of times.')
-            at_rows = self.features_at_rows(self.solve(path, save="knots").at_knots, path)
-            return self._outputs(at_rows if self.pool == "last" else running_mean(at_rows, path))
+            at_rows = self.features_at_rows(_asked(self.trajectory(path, rows=True).at_rows), path)
+            every_row = torch.arange(len(at_rows), device=at_rows.device)
+            return self.readout(Seen(running_mean(at_rows, path) if mean else at_rows, path, every_row))  # type: ignore[no-any-return]
         times = path.asked_times(at)
-        there = self.solve(path, save=times).at_times
-        assert there is not None
-        found = self.features(there, path, times)
-        if self.pool == "mean":
-            at_rows = self.features_at_rows(self.solve(path, save="knots").at_knots, path)
-            found = running_mean_at(found, times, at_rows, path)
-        return self._outputs(found)
-
-    def solve(self, path: ControlPath, save: Literal["last", "knots", "dense"] | Tensor = "last") -> Solution:
-        """The states behind the outputs, as `solve_cde` gives them."""
-        self._check(path)
-        return solve(
-            path,
-            self.initial(path),
-            flow=self.flow(),
-            jump=self.jump(path),
-            solver=self.solver,
-            steps=self.steps,
-            gradient=self.gradient,
-            save=save,
-        )
+        states = self.trajectory(path, rows=mean, times=times)
+        found = self.features(_asked(states.at_times), path, times)
+        if mean:
+            found = running_mean_at(found, times, self.features_at_rows(_asked(states.at_rows), path), path)
+        row = ragged.last_row_at_or_before(path.knots.detach(), path.series.offsets, times, strict=False)
+        return self.readout(Seen(found, path, row))  # type: ignore[no-any-return]
 
     def features(
         self, states: Float[Tensor, "series k hidden"], path: ControlPath, times: Float[Tensor, "series k"]
     ) -> Float[Tensor, "series k features"]:
-        """What the readout sees at times."""
+        """What the readout sees as the state at times."""
         return states
 
     def features_at_rows(
         self, states: Float[Tensor, "rows hidden"], path: ControlPath
     ) -> Float[Tensor, "rows features"]:
-        """What the readout sees at the rows of the series."""
+        """What the readout sees as the state at the rows of the series."""
         return states
 
-    def _outputs(self, features: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch outputs"]:
-        return apply_layers(self.readout, features)
+    def engine(self, path: ControlPath | IrregularSeries) -> str:
+        """What runs the model on such paths: "torch", or as `solution.stats.engine` says it."""
+        return "torch"
 
-    def _check(self, path: ControlPath) -> None:
+    def penalised(self) -> list[Tensor]:
+        """The parameters whose norms the paper's weight penalty adds up; by default all."""
+        return list(self.parameters())
+
+    def _check_given(self, given: ControlPath | IrregularSeries) -> None:
         name = type(self).__name__
-        if not isinstance(path, ControlPath):
+        if not isinstance(given, ControlPath | IrregularSeries):
             raise TypeError(
-                f"{name} takes a ControlPath, got {type(path).__name__}; build one, e.g. nc.linear(series.with_channels())."
+                f"{name} takes a ControlPath, got {type(given).__name__}; build one, e.g. nc.linear(series.with_channels())."
             )
-        if path.channels != self.channels:
+        series = given.series if isinstance(given, ControlPath) else given
+        channels = given.channels
+        if channels != self.channels:
             raise ValueError(
-                f"{name} was made for {self.channels} channels, but the path has {path.channels}: "
-                f"{', '.join(path.series.channel_names[:8])}{', ...' if path.channels > 8 else ''}; make it {name}(channels=path.channels, ...)."
+                f"{name} was made for {self.channels} channels, but the path has {channels}: "
+                f"{', '.join(series.channel_names[:8])}{', ...' if channels > 8 else ''}; make it {name}(channels=path.channels, ...)."
             )
-        if self.time_channel and "time" not in path.series.roles:
-            raise ValueError(
-                "the path has no time channel; build it from series.with_channels(), or make the model with time_channel=False."
-            )
-        features = path.series.static.shape[1]
+        features = series.static.shape[1]
         if self.static and features != self.static:
             raise ValueError(
                 f"{name} was made for {self.static} static features, but the series have {features}; make it {name}(..., static={features})."
             )
-        parameter = self.readout.weight
-        if parameter.dtype != path.dtype or parameter.device != path.device:
+
+    def _check_path(self, path: ControlPath) -> None:
+        name = type(self).__name__
+        if self.time_channel and "time" not in path.series.roles:
+            raise ValueError(
+                "the path has no time channel; build it from series.with_channels(), or make the model with time_channel=False."
+            )
+        parameter = next(self.readout.parameters(), None)
+        if parameter is not None and (parameter.dtype != path.dtype or parameter.device != path.device):
             raise ValueError(
                 f"{name} is {parameter.dtype} on {parameter.device}, but the path is {path.dtype} on {path.device}; convert one: "
                 "path.to(...) or model.to(...)."
             )
 
 
-def check_variant(variant: str) -> None:
-    """A variant is one of the two there are."""
-    if variant not in ("standard", "paper"):
-        raise ValueError(f'variant={variant!r} is not "standard" or "paper".')
+PathModel.registry = Registry("model", PathModel)
+
+
+def _asked(states: Tensor | None) -> Tensor:
+    """States that were asked for, and so are there."""
+    assert states is not None
+    return states

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from ..series import IrregularSeries
-from .control_path import ControlPath
+from .control_path import Causality, ControlPath
 from .cubic import cubic_pieces
 from .pieces import check_fill, check_series, forward_filled, in_blocks
+from .scheme import Fill, PathScheme, causality_of_fill
 from .sweeps import neighbours
 
 
-def hermite(series: IrregularSeries, *, fill: Literal["interpolate", "forward"] = "interpolate") -> ControlPath:
+def hermite(series: IrregularSeries, *, fill: Fill = "interpolate") -> ControlPath:
     r"""Cubic Hermite path with backward differences: once differentiable, and local.
 
     Between consecutive observations $(t_0, x_0)$ and $(t_1, x_1)$ of a channel, with $s = t - t_0$, $h = t_1 - t_0$, the slope
@@ -57,9 +58,11 @@ def hermite(series: IrregularSeries, *, fill: Literal["interpolate", "forward"] 
     check_series(series)
     check_fill(fill)
     if fill == "interpolate":
-        return ControlPath(series, cubic_pieces(series, "backward", backward_slopes), 1, "hermite", "none")
+        return ControlPath(
+            series, cubic_pieces(series, "backward", backward_slopes), 1, "hermite", causality_of_fill(fill)
+        )
     coefficients = in_blocks(series, 4, lambda part: cubic_pieces(forward_filled(part), "backward", backward_slopes))
-    return ControlPath(series, coefficients, 1, "hermite", "knots")
+    return ControlPath(series, coefficients, 1, "hermite", causality_of_fill(fill))
 
 
 def backward_slopes(series: IrregularSeries) -> Float[Tensor, "rows channels"]:
@@ -68,3 +71,28 @@ def backward_slopes(series: IrregularSeries) -> Float[Tensor, "rows channels"]:
     known = torch.where(series.values.isnan(), 0.0, series.values).double()
     arriving = (known - known.gather(0, before.row)) * before.q
     return torch.where(before.q > 0, arriving, (known.gather(0, after.row) - known) * after.q)
+
+
+@dataclass
+class Hermite(PathScheme, name="hermite"):
+    """`nc.hermite` as a scheme; values are carried forward unless told otherwise, so that it is causal at the rows.
+
+    Parameters
+    ----------
+    fill
+        As in `nc.hermite`.
+    """
+
+    fill: Fill = "forward"
+
+    def __post_init__(self) -> None:
+        check_fill(self.fill)
+
+    def build(self, series: IrregularSeries) -> ControlPath:
+        """Cubics with backward differences."""
+        return hermite(series, fill=self.fill)
+
+    @property
+    def causality(self) -> Causality:
+        """At the rows where values are carried forward."""
+        return causality_of_fill(self.fill)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -11,11 +11,12 @@ from torch import Tensor
 from .._native import kernels
 from .._native.transforms import transformed
 from ..series import IrregularSeries
-from .control_path import ControlPath
+from .control_path import Causality, ControlPath
 from .pieces import check_fill, check_series, first_rows, forward_filled, in_blocks, own_gaps, piece_offsets
+from .scheme import Fill, PathScheme, causality_of_fill
 
 
-def linear(series: IrregularSeries, *, fill: Literal["interpolate", "forward"] = "interpolate") -> ControlPath:
+def linear(series: IrregularSeries, *, fill: Fill = "interpolate") -> ControlPath:
     r"""Linear path: straight lines between observations.
 
     $$X(t) = x_0 + \frac{t - t_0}{t_1 - t_0} (x_1 - x_0)$$
@@ -55,14 +56,14 @@ def linear(series: IrregularSeries, *, fill: Literal["interpolate", "forward"] =
     check_series(series)
     check_fill(fill)
     if fill == "forward":
-        return ControlPath(series, in_blocks(series, 2, _between_rows), 1, "linear", "knots")
+        return ControlPath(series, in_blocks(series, 2, _between_rows), 1, "linear", causality_of_fill(fill))
     differentiable = series.values.requires_grad or series.times.requires_grad or transformed()
     if kernels is None or series.device.type != "cpu" or differentiable:
-        return ControlPath(series, in_blocks(series, 2, in_torch), 1, "linear", "none")
+        return ControlPath(series, in_blocks(series, 2, in_torch), 1, "linear", causality_of_fill(fill))
     coefficients = series.values.new_empty(int(piece_offsets(series.offsets, 1)[-1]), 2, series.channels)
     rows = series.times.contiguous(), series.values.contiguous(), series.offsets.contiguous()
     kernels.linear(*rows, coefficients, torch.get_num_threads())
-    return ControlPath(series, coefficients, 1, "linear", "none")
+    return ControlPath(series, coefficients, 1, "linear", causality_of_fill(fill))
 
 
 def in_torch(series: IrregularSeries) -> Float[Tensor, "pieces 2 channels"]:
@@ -82,3 +83,28 @@ def _between_rows(series: IrregularSeries) -> Float[Tensor, "pieces 2 channels"]
     rise[:-1] = values.diff(dim=0)
     rise[series.offsets[1:] - 1] = 0.0  # a series of one row stays where it is
     return torch.stack([values[row], rise[row]], dim=1)
+
+
+@dataclass
+class Linear(PathScheme, name="linear"):
+    """`nc.linear` as a scheme; values are carried forward unless told otherwise, so that it is causal at the rows.
+
+    Parameters
+    ----------
+    fill
+        As in `nc.linear`.
+    """
+
+    fill: Fill = "forward"
+
+    def __post_init__(self) -> None:
+        check_fill(self.fill)
+
+    def build(self, series: IrregularSeries) -> ControlPath:
+        """Straight lines between observations."""
+        return linear(series, fill=self.fill)
+
+    @property
+    def causality(self) -> Causality:
+        """At the rows where values are carried forward."""
+        return causality_of_fill(self.fill)

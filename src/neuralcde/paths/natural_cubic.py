@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from ..series import IrregularSeries
-from .control_path import ControlPath
+from .control_path import Causality, ControlPath
 from .cubic import cubic_pieces
 from .pieces import check_series
+from .scheme import PathScheme
 from .sweeps import by_row, by_step, neighbours
 
 
@@ -50,7 +54,9 @@ def natural_cubic(series: IrregularSeries) -> ControlPath:
     ([1.5, 0.0, -1.5], 0.0)
     """
     check_series(series)
-    return ControlPath(series, cubic_pieces(series, "natural", natural_slopes), 1, "natural_cubic", "none")
+    return ControlPath(
+        series, cubic_pieces(series, "natural", natural_slopes), 1, "natural_cubic", NaturalCubic.causality
+    )
 
 
 def natural_slopes(series: IrregularSeries) -> Float[Tensor, "rows channels"]:
@@ -78,3 +84,14 @@ def natural_slopes(series: IrregularSeries) -> Float[Tensor, "rows channels"]:
         slope = torch.where(observed[row], (carried - q_out[row] * slope) * pivot, slope)
         slopes.append(slope)
     return by_row(slopes[::-1], series.offsets)
+
+
+@dataclass
+class NaturalCubic(PathScheme, name="natural_cubic"):
+    """`nc.natural_cubic` as a scheme: the paper's, which looks ahead."""
+
+    causality: ClassVar[Causality] = "none"
+
+    def build(self, series: IrregularSeries) -> ControlPath:
+        """The paths of a batch of series."""
+        return natural_cubic(series)

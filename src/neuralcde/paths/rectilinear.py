@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from ..series import IrregularSeries
-from .control_path import ControlPath
+from .control_path import Causality, ControlPath
 from .pieces import check_series, first_rows, forward_filled, in_blocks, piece_offsets
+from .scheme import PathScheme
 
 
 def rectilinear(series: IrregularSeries) -> ControlPath:
@@ -42,7 +46,7 @@ def rectilinear(series: IrregularSeries) -> ControlPath:
     """
     check_series(series)
     coefficients = in_blocks(series, 2, _pieces, per_gap=2)
-    return ControlPath(series, coefficients, 2, "rectilinear", "everywhere")
+    return ControlPath(series, coefficients, 2, "rectilinear", Rectilinear.causality)
 
 
 def _pieces(series: IrregularSeries) -> Float[Tensor, "pieces 2 channels"]:
@@ -62,3 +66,14 @@ def _pieces(series: IrregularSeries) -> Float[Tensor, "pieces 2 channels"]:
     keep = torch.ones(len(both), dtype=torch.bool, device=series.device)
     keep[2 * firsts + 1] = False
     return both[keep]
+
+
+@dataclass
+class Rectilinear(PathScheme, name="rectilinear"):
+    """`nc.rectilinear` as a scheme: causal everywhere."""
+
+    causality: ClassVar[Causality] = "everywhere"
+
+    def build(self, series: IrregularSeries) -> ControlPath:
+        """The paths of a batch of series."""
+        return rectilinear(series)

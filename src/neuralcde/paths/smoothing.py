@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float
@@ -12,10 +12,12 @@ from torch import Tensor
 
 from .._native import kernels
 from .._native.transforms import transformed
+from ..contracts import Number, Option
 from ..series import IrregularSeries
-from .control_path import ControlPath
+from .control_path import Causality, ControlPath
 from .natural_cubic import natural_cubic
 from .pieces import blocks, check_series
+from .scheme import PathScheme
 from .sweeps import by_row, by_step, neighbours
 
 
@@ -54,8 +56,7 @@ def smoothing(series: IrregularSeries, *, penalty: float) -> ControlPath:
     [0.2, 0.4, 0.6, 0.8]
     """
     check_series(series)
-    if not (isinstance(penalty, (int, float)) and math.isfinite(penalty) and penalty >= 0):
-        raise ValueError(f"penalty must be a finite number >= 0, got {penalty!r}.")
+    _check_penalty(penalty)
     if series.times.requires_grad:
         raise ValueError("smoothing is not differentiable in the times; detach them: times.detach().")
     if transformed():
@@ -63,7 +64,7 @@ def smoothing(series: IrregularSeries, *, penalty: float) -> ControlPath:
     else:
         smoothed = _Smooth.apply(series.values, series, float(penalty))  # type: ignore[no-untyped-call]
     path = natural_cubic(dataclasses.replace(series, values=smoothed))
-    return dataclasses.replace(path, series=series, scheme="smoothing")
+    return dataclasses.replace(path, series=series, scheme="smoothing", causality=Smoothing.causality)
 
 
 class _Smooth(torch.autograd.Function):
@@ -150,3 +151,28 @@ def in_torch(series: IrregularSeries, penalty: float) -> Float[Tensor, "rows cha
     for neighbour in (before, after):
         roughness = roughness + torch.where(neighbour.q > 0, neighbour.q * second.gather(0, neighbour.row), 0.0)
     return torch.where(series.observed, known - penalty * roughness, torch.nan).to(series.dtype)
+
+
+def _check_penalty(penalty: float) -> None:
+    Option(Number(low=0.0), 1.0, "").check("penalty", penalty)
+
+
+@dataclass
+class Smoothing(PathScheme, name="smoothing"):
+    """`nc.smoothing` as a scheme: it looks ahead.
+
+    Parameters
+    ----------
+    penalty
+        As in `nc.smoothing`; series are scaled before, so that 1 is light and 100 is strong.
+    """
+
+    penalty: float = 1.0
+    causality: ClassVar[Causality] = "none"
+
+    def __post_init__(self) -> None:
+        _check_penalty(self.penalty)
+
+    def build(self, series: IrregularSeries) -> ControlPath:
+        """The paths of a batch of series."""
+        return smoothing(series, penalty=self.penalty)

@@ -139,7 +139,7 @@ def _machine(estimator: PathEstimator, held: IrregularSeries) -> dict[str, Any]:
     with torch.no_grad():
         prepared = estimator.preparation_.series(held[:1])
         path = estimator.preparation_.path(prepared).to(estimator.device)
-        engine = estimator.module_.solve(path).stats.engine
+        engine = estimator.module_.engine(path)
     return {
         "engine": engine,
         "threads": torch.get_num_threads(),

@@ -33,6 +33,11 @@ def series_of_rows(offsets: Int[Tensor, " bounds"]) -> Int[Tensor, " rows"]:
     return starts.cumsum(0)[:rows]
 
 
+def series_of(offsets: Int[Tensor, " bounds"], rows: Int[Tensor, "*batch"]) -> Int[Tensor, "*batch"]:
+    """The position of the series that each of these rows belongs to."""
+    return torch.searchsorted(offsets, rows, right=True) - 1
+
+
 def places_in_series(offsets: Int[Tensor, " bounds"]) -> Int[Tensor, " rows"]:
     """For every row, its place within its series: 0, 1, ..."""
     of_row = series_of_rows(offsets)

@@ -4,8 +4,6 @@ from .gradients import Backprop as Backprop
 from .gradients import Backsolve as Backsolve
 from .gradients import Checkpoint as Checkpoint
 from .gradients import Gradient as Gradient
-from .loop import Flow as Flow
-from .loop import Jump as Jump
 from .signature import signature as signature
 from .solution import Solution as Solution
 from .solution import SolveError as SolveError
@@ -19,3 +17,7 @@ from .steps import Adaptive as Adaptive
 from .steps import AtKnots as AtKnots
 from .steps import FixedSteps as FixedSteps
 from .steps import Steps as Steps
+from .terms import ControlTerm as ControlTerm
+from .terms import Jump as Jump
+from .terms import Term as Term
+from .terms import TimeTerm as TimeTerm

@@ -7,32 +7,18 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..paths import ControlPath
 from ..series import ragged
-from .loop import Flow, Jump, drive_at
+from .events import piece_start_rows
 from .solvers import Tableau
-from .steps import Adaptive, Grid, piece_start_rows
+from .step import Place, runge_kutta
+from .steps import Adaptive, Grid
+from .terms import Jump, Term
 
 SAFETY, SHRINK, GROW, SMALLEST = 0.9, 0.2, 10.0, 1e-12
-
-
-class Evaluations(NamedTuple):
-    """How the flow and the jump are evaluated: the increment at (t, z, drive, duration), and the state after a jump.
-
-    Where they are evaluated natively, the steps of a series do not depend on its batch mates.
-    """
-
-    increment: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-    jumped: Callable[[Tensor, Tensor], Tensor]
-    controlled: bool
-
-    @classmethod
-    def in_torch(cls, flow: Flow, jump: Jump | None) -> Evaluations:
-        """By plain torch."""
-        return cls(flow.increment, _no_jump if jump is None else jump.cell, flow.controlled)
 
 
 class Found(NamedTuple):
@@ -47,84 +33,97 @@ class Found(NamedTuple):
 @torch.no_grad()
 def adaptive_grid(
     path: ControlPath,
-    evaluations: Evaluations,
+    term: Term,
     jump: Jump | None,
     z0: Float[Tensor, "series hidden"],
     tableau: Tableau,
     steps: Adaptive,
 ) -> Found:
-    """Integrate with error control and record the steps; series are tried together but judged one by one."""
+    """Integrate with error control and record the steps.
+
+    One round of the loop tries one step of every series that is not done. Series are tried together, and each is accepted or
+    rejected by its own error.
+    """
     if not tableau.b_error:
         raise ValueError(f"Adaptive needs a solver with an error estimate (dopri5, tsit5), got {tableau.name!r}.")
-    device, count = path.device, len(path)
+    device, dtype, count = path.device, z0.dtype, len(path)
     firsts, ends = path.piece_offsets[:-1], path.piece_offsets[1:]
     durations, rows, knots = path.durations, piece_start_rows(path), path.knots
     origin = knots[path.series.offsets[:-1]]
+    # Where each series is: its piece, the place u in it, and the length in u of the step to be tried next.
     piece, u = firsts.clone(), torch.zeros(count, dtype=torch.float64, device=device)
     size = torch.ones_like(u)
-    z, known = z0.clone(), torch.zeros(count, dtype=torch.bool, device=device)
-    first_slope = torch.zeros_like(z0)
+    # Its state, and the slope dz/du there where that is known already.
+    z, slope = z0.clone(), torch.zeros_like(z0)
+    known = torch.zeros(count, dtype=torch.bool, device=device)
     tries, rejected, evaluated = (torch.zeros(count, dtype=torch.int64, device=device) for _ in range(3))
     records: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
     if jump is not None:
-        z = _jump_at(evaluations, jump, z, path.series.offsets[:-1], torch.ones_like(known))
+        z = _jump_at(jump, z, path.series.offsets[:-1], torch.ones_like(known))
     while True:
         at = ((piece < ends) & (tries < steps.max_steps)).nonzero()[:, 0]
         if len(at) == 0:
             break
+        # A step that would almost reach the end of its piece goes all the way, so that no sliver is left.
         left = 1 - u[at]
         h = torch.where(size[at] >= left * (1 - 1e-9), left, size[at])
-        pieces, duration = path.coefficients[piece[at]], durations[piece[at]]
+        duration = durations[piece[at]]
         since = knots[rows[piece[at]]] + duration * u[at] - origin[at]
-        slopes, end = _stages(
-            evaluations, tableau, z[at], pieces, u[at], h, duration, since, first_slope[at], known[at]
-        )
+        start, length, lasts = (part[:, None].to(dtype) for part in (u[at], h, h * duration))
+        place = Place(path.coefficients[piece[at]], start, length, since.to(dtype), lasts)
+        increment = _with_known_slopes(term, tableau, place, slope[at], known[at])
+        end, stages, error = runge_kutta(tableau, increment, z[at], with_error=True)
+        assert error is not None
         evaluated[at] += len(tableau.c) - known[at].long()
-        length = h[:, None].to(z.dtype)
-        error = length * sum(w * k for w, k in zip(tableau.b_error, slopes, strict=True) if w != 0)
-        scale = steps.atol + steps.rtol * torch.maximum(z[at].abs(), end.abs())
-        ratio = relative(error, scale).square().mean(1).sqrt().double()
+
+        # Accept where the error, as a share of what is tolerated, is at most one; the next length follows from it.
+        tolerated = steps.atol + steps.rtol * torch.maximum(z[at].abs(), end.abs())
+        ratio = relative(error, tolerated).square().mean(1).sqrt().double()
         good = (ratio <= 1) & end.isfinite().all(1)
         tries[at] += 1
         rejected[at] += ~good
         ratio = torch.where(ratio.isfinite(), ratio, torch.inf)
-        factor = (SAFETY * _power(ratio.clamp(min=1e-10), -1 / tableau.order)).clamp(SHRINK, GROW)
+        factor = step_factor(ratio, tableau.order)
         factor = torch.where(good, factor, factor.clamp(max=1.0))
         hopeless = ~good & (h * factor < SMALLEST)
         tries[at[hopeless]] = steps.max_steps
-        ok, step = at[good], h[good]
-        records.append((ok, piece[ok], u[ok], step))
-        z[ok] = end[good]
-        u[ok] = u[ok] + step
         size[at] = h * factor
-        # the slope at the start is known after a rejected step, and inside a piece where the last stage was at the end
-        known[ok], known[at[~good]] = tableau.first_same_as_last, True
-        first_slope[ok], first_slope[at[~good]] = slopes[-1][good], slopes[0][~good]
-        over = ok[u[ok] >= 1]
+
+        moved, step = at[good], h[good]
+        records.append((moved, piece[moved], u[moved], step))
+        z[moved] = end[good]
+        u[moved] = u[moved] + step
+        # The slope at the start is known after a rejected step, and inside a piece where the last stage was at the end.
+        known[moved], known[at[~good]] = tableau.first_same_as_last, True
+        slope[moved] = (stages[-1] / length)[good]
+        slope[at[~good]] = (stages[0] / length)[~good]
+
+        # At the end of a piece: the same step in units of time on the next one, and the jump of the row that is reached.
+        over = moved[u[moved] >= 1]
         if len(over):
             before = durations[piece[over]]
             piece[over] += 1
             after = durations[piece[over].clamp(max=max(len(durations) - 1, 0))]
-            both = (before > 0) & (after > 0)
+            both = (before > 0) & (after > 0)  # vertical pieces of a rectilinear path take no time
             rescaled = size[over] * before / torch.where(both, after, 1.0)
             size[over] = torch.where(both, rescaled, 1.0).clamp(min=SMALLEST, max=1.0)
             u[over], known[over] = 0.0, False
             if jump is not None:
                 within = piece[over] - firsts[over]
                 row = path.series.offsets[:-1][over] + within // path.pieces_per_gap
-                end = path.series.offsets[1:][over]  # the piece of a series with one row leads to no other
-                arrived = (within % path.pieces_per_gap == 0) & (row < end)
-                z[over] = _jump_at(evaluations, jump, z[over], torch.minimum(row, end - 1), arrived)
+                last = path.series.offsets[1:][over]  # the piece of a series with one row leads to no other
+                arrived = (within % path.pieces_per_gap == 0) & (row < last)
+                z[over] = _jump_at(jump, z[over], torch.minimum(row, last - 1), arrived)
     return Found(_grid(records, count, device), piece - firsts, rejected, evaluated)
 
 
-def _no_jump(z: Tensor, row: Tensor) -> Tensor:
-    return z
+def step_factor(ratio: Float[Tensor, "batch"], order: int) -> Float[Tensor, "batch"]:
+    """By how much the next step is longer, for an error that is `ratio` times what is tolerated.
 
-
-def _power(base: Tensor, exponent: float) -> Tensor:
-    """Base to the exponent, rounded alike wherever a number stands; torch's own depends on how it fills the registers."""
-    return torch.as_tensor(np.power(base.cpu().numpy(), exponent), device=base.device)
+    The power is numpy's: torch rounds it by where a number stands in its register, so that batch mates would show.
+    """
+    power = torch.as_tensor(np.power(ratio.clamp(min=1e-10).cpu().numpy(), -1 / order), device=ratio.device)
+    return (SAFETY * power).clamp(SHRINK, GROW)
 
 
 def relative(error: Tensor, scale: Tensor) -> Tensor:
@@ -132,50 +131,26 @@ def relative(error: Tensor, scale: Tensor) -> Tensor:
     return torch.where(error == 0, 0.0, error / scale)
 
 
-def _stages(
-    evaluations: Evaluations,
-    tableau: Tableau,
-    z: Tensor,
-    pieces: Tensor,
-    u: Tensor,
-    h: Tensor,
-    duration: Tensor,
-    since: Tensor,
-    first: Tensor,
-    known: Tensor,
-) -> tuple[list[Tensor], Tensor]:
-    """Slopes dz/du of all stages, the last one at the end of the step, and the end."""
-    dtype = z.dtype
-    one, rate = torch.ones_like(u)[:, None].to(dtype), duration[:, None].to(dtype)
+def _with_known_slopes(
+    term: Term, tableau: Tableau, place: Place, slope: Float[Tensor, "batch hidden"], known: Bool[Tensor, "batch"]
+) -> Callable[[int, Tensor], Tensor]:
+    """The increments of steps of which the slope dz/du at the start is `known` for some series, and not evaluated again."""
+    fresh = (~known).nonzero()[:, 0]
 
-    def slope(y: Tensor, node: float, rows: Tensor | slice = slice(None)) -> Tensor:
-        place = (u + node * h)[:, None].to(dtype)
-        drive = drive_at(pieces[rows], place[rows], one[rows], evaluations.controlled)
-        time = (since + node * h * duration).to(dtype)
-        return evaluations.increment(time[rows], y, drive, rate[rows])
+    def increment(stage: int, y: Tensor) -> Tensor:
+        if stage > 0:
+            return place.increment(term, tableau.c[stage], y)
+        found = place.length * slope
+        if len(fresh):
+            found[fresh] = Place(*(part[fresh] for part in place)).increment(term, tableau.c[0], y[fresh])
+        return found
 
-    slopes: list[Tensor] = []
-    length = h[:, None].to(dtype)
-    for row, node in zip(tableau.a, tableau.c, strict=True):
-        y = z
-        for weight, k in zip(row, slopes, strict=False):
-            if weight != 0:
-                y = y + weight * length * k
-        if not slopes:
-            fresh = (~known).nonzero()[:, 0]
-            start = first.clone()
-            if len(fresh):
-                start[fresh] = slope(z[fresh], node, fresh)
-            slopes.append(start)
-        else:
-            slopes.append(slope(y, node))
-    end = z + length * sum(w * k for w, k in zip(tableau.b, slopes, strict=False) if w != 0)
-    return slopes, end
+    return increment
 
 
-def _jump_at(evaluations: Evaluations, jump: Jump, z: Tensor, row: Tensor, arrived: Tensor) -> Tensor:
+def _jump_at(jump: Jump, z: Tensor, row: Tensor, arrived: Tensor) -> Tensor:
     here = (arrived & jump.rows[row]).nonzero()[:, 0]
-    return z.index_copy(0, here, evaluations.jumped(z[here], jump.inputs[row[here]])) if len(here) else z
+    return z.index_copy(0, here, jump.after(z[here], jump.inputs[row[here]])) if len(here) else z
 
 
 def _grid(records: list[tuple[Tensor, Tensor, Tensor, Tensor]], count: int, device: torch.device) -> Grid:

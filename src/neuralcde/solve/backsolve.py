@@ -10,13 +10,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ..engine import Events, KnotEvents, Saved, once_differentiable
+from ..engine import once_differentiable
 from ..fields import FunctionField, ODEAsCDE
 from ..series import ragged
-from .adaptive import GROW, SAFETY, SHRINK, relative
+from .adaptive import relative, step_factor
+from .events import Events, KnotEvents, Saved
 from .held import Together
-from .loop import Problem, drive_at
+from .loop import Problem
 from .solution import SolveError
+from .step import Place, runge_kutta
 from .steps import Adaptive
 
 HOLDERS = ((FunctionField, "function"), (ODEAsCDE, "h"))  # fields that hold what a user gave
@@ -47,7 +49,7 @@ def solve_with_adjoint(
         since = events.time - problem.start[ragged.series_of_rows(events.offsets)]
         times = since, events.length[every], events.duration[every]
     fixed = _Fixed(problem, forward, steps if isinstance(steps, Adaptive) else None, together, list(trained))
-    states, failed = _Adjoint.apply(fixed, problem.z0, problem.path.coefficients, inputs, *times, *trained.values())  # type: ignore[no-untyped-call]
+    states, failed = _Adjoint.apply(fixed, problem.z0, problem.coefficients, inputs, *times, *trained.values())  # type: ignore[no-untyped-call]
     return states, failed
 
 
@@ -121,9 +123,19 @@ class _Sums:
         self.times = inputs.new_zeros(3, timed, dtype=torch.float64)  # since, length, duration of every event
         self.parameters = [torch.zeros_like(leaf) for leaf in self.leaves]
 
-    def call(self, function: Callable[..., Tensor], *arguments: Tensor) -> Tensor:
+    def call(self, function: Callable[..., Tensor], *arguments: Any) -> Tensor:
         """The function of flow or jump, with these parameters."""
         return self.together.call_with(self.named, function, *arguments)  # type: ignore[no-any-return]
+
+    def add_stage(
+        self, weight: float, piece: Tensor, at: Tensor, to_pieces: Tensor | None, to_times: Tensor | None, *rest: Tensor
+    ) -> None:
+        """Take in what one stage of a step back says, with the stage's weight."""
+        if to_pieces is not None and self.coefficients is not None:
+            self.coefficients.index_add_(0, piece, -weight * to_pieces)
+        if to_times is not None and self.times.numel():
+            self.times.index_add_(1, at, -weight * to_times)
+        self.add(rest, -weight)
 
     def add(self, gradients: tuple[Tensor | None, ...], factor: float) -> None:
         for total, part in zip(self.parameters, gradients, strict=True):
@@ -194,7 +206,7 @@ def _sweep(
             a = a.index_copy(
                 0, jumping, _pull_back_jump(problem, before, events.jump_row[at[jumping]], a[jumping], sums)
             )
-        if e > 0 and problem.flow is not None:
+        if e > 0 and problem.term is not None:
             z, a = _back_over(problem, tolerance, z, a, at - 1, series, sums)
     back = torch.empty_like(order)
     back[order] = torch.arange(len(order), device=order.device)
@@ -234,11 +246,12 @@ def _back_over(
         share = torch.where(size[going] >= left * (1 - 1e-9), left, size[going])
         tried = z[going], a[going], at[going], series[going], left, share
         new_z, new_a, error = _reverse_step(problem, *tried, sums, adding=False)
+        assert error is not None
         old, new = torch.cat([z[going], a[going]], 1).abs(), torch.cat([new_z, new_a], 1).abs()
         scale = tolerance.atol + tolerance.rtol * torch.maximum(old, new)
         ratio = relative(error, scale).square().mean(1).sqrt().double()
         ratio = torch.where(ratio.isfinite() | ~old.isfinite().all(1), ratio.nan_to_num(0.0), torch.inf)
-        factor = (SAFETY * ratio.clamp(min=1e-10) ** (-1 / problem.tableau.order)).clamp(SHRINK, GROW)
+        factor = step_factor(ratio, problem.tableau.order)
         size[going] = share * factor
         good = ratio <= 1
         done = going[good]
@@ -284,49 +297,38 @@ def _reverse_step(
     sums: _Sums,
     *,
     adding: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """A Runge-Kutta step of (z, a) from `upper` back by `share` of the event's step: `adding` to the sums, or with its error."""
-    flow, events, tableau, dtype = problem.flow, problem.events, problem.tableau, z.dtype
-    assert flow is not None
-    piece = events.piece[at]
-    start = events.start[at]
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """A Runge-Kutta step of (z, a) from `upper` back by `share` of the event's step: `adding` to the sums, or with its error.
+
+    The state that is stepped is [z, a]. At every stage the increment of z is the term's own over the step back, and that of a
+    is minus its product with a. Weighted as in the step, what the same product says of the path, the times and the parameters
+    are the integrals of the adjoint method.
+    """
+    term, events, tableau, dtype = problem.term, problem.events, problem.tableau, z.dtype
+    assert term is not None
+    piece, start = events.piece[at], events.start[at]
     times = torch.stack([events.time[at] - problem.start.detach()[series], events.length[at], events.duration[at]])
-    coefficients = problem.path.coefficients.detach()[piece]
-    stages = tableau.stages if adding else len(tableau.a)
-    z_slopes: list[Tensor] = []
-    a_slopes: list[Tensor] = []
-    for stage in range(stages):
-        y, b = z, a
-        for weight, dz, da in zip(tableau.a[stage], z_slopes, a_slopes, strict=True):
-            if weight != 0:
-                y, b = y + weight * dz, b + weight * da
-        place = upper - tableau.c[stage] * share
+    coefficients = problem.coefficients.detach()[piece]
+
+    def increment(stage: int, both: Tensor) -> Tensor:
+        y, b = both.chunk(2, dim=1)
         with torch.enable_grad():
-            y, pieces, times = (part.detach().requires_grad_() for part in (y, coefficients, times))
-            since, length, duration = times
-            u, du, dt = (
-                (part[:, None]).to(dtype) for part in (start + place * length, -share * length, -share * duration)
+            y, pieces, leaf = (part.detach().requires_grad_() for part in (y, coefficients, times))
+            since, length, duration = leaf
+            place = Place(
+                pieces,
+                (start + upper * length)[:, None].to(dtype),
+                (-share * length)[:, None].to(dtype),
+                (since + upper * duration).to(dtype),
+                (-share * duration)[:, None].to(dtype),
             )
-            drive = drive_at(pieces, u, du, flow.controlled)
-            change = sums.call(flow.increment, (since + place * duration).to(dtype), y, drive, dt)
-        leaves = [y, pieces, times, *sums.leaves] if adding else [y]
+            change = sums.call(place.increment, term, tableau.c[stage], y)
+        leaves = [y, pieces, leaf, *sums.leaves] if adding else [y]
         to_y, *rest = torch.autograd.grad(change, leaves, b, allow_unused=True)
-        z_slopes.append(change.detach())
-        a_slopes.append(torch.zeros_like(a) if to_y is None else -to_y)
-        if not adding:
-            continue
-        weight = tableau.b[stage]
-        to_pieces, to_times, *to_parameters = rest
-        if to_pieces is not None and sums.coefficients is not None:
-            sums.coefficients.index_add_(0, piece, -weight * to_pieces)
-        if to_times is not None and sums.times.numel():
-            sums.times.index_add_(1, at, -weight * to_times)
-        sums.add(tuple(to_parameters), -weight)
-    new_z, new_a = z, a
-    for weight, dz, da in zip(tableau.b, z_slopes, a_slopes, strict=False):
-        new_z, new_a = new_z + weight * dz, new_a + weight * da
-    error = torch.zeros_like(torch.cat([z, a], 1))
-    if not adding:
-        for weight, dz, da in zip(tableau.b_error, z_slopes, a_slopes, strict=True):
-            error = error + weight * torch.cat([dz, da], 1)
-    return new_z, new_a, error
+        if adding:
+            sums.add_stage(tableau.b[stage], piece, at, *rest)
+        return torch.cat([change.detach(), torch.zeros_like(b) if to_y is None else -to_y], dim=1)
+
+    stepped = runge_kutta(tableau, increment, torch.cat([z, a], dim=1), with_error=not adding)
+    new_z, new_a = stepped.end.chunk(2, dim=1)
+    return new_z, new_a, stepped.error

@@ -10,11 +10,11 @@ from ..engine import transformed
 from ..fields import LowRankField, MLPField
 from ..paths import ControlPath
 from ..series import ragged
-from .loop import Flow, Jump
 from .steps import Steps
+from .terms import Jump, Term
 
 
-def check_problem(path: ControlPath, z0: Tensor, flow: Flow | None, jump: Jump | None) -> None:
+def check_problem(path: ControlPath, z0: Tensor, flow: Term | None, jump: Jump | None) -> None:
     """Shapes and types that fit each other, and finite numbers."""
     if not isinstance(path, ControlPath):
         raise TypeError(

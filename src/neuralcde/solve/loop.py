@@ -2,117 +2,71 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ..engine import Events, Saved
-from ..fields import VectorField, as_field
-from ..paths import ControlPath
 from ..series import ragged
+from .events import Events, Saved
 from .gradients import Backprop, Checkpoint
 from .held import Held
 from .solvers import Tableau
-
-
-@dataclass(frozen=True, eq=False)
-class Flow:
-    r"""What happens between observations: $\mathrm{d}z = f(t, z)\, \mathrm{d}X$ if `controlled`, else $\mathrm{d}z = h(t, z, X)\, \mathrm{d}t$."""
-
-    field: nn.Module
-    controlled: bool = True
-
-    def __post_init__(self) -> None:
-        if self.controlled:
-            object.__setattr__(self, "field", as_field(self.field))
-        elif isinstance(self.field, VectorField):
-            raise TypeError(
-                f"a flow in time needs a module h(t, z, X) -> (batch, hidden), but {type(self.field).__name__} gives a matrix for dX."
-            )
-
-    def increment(self, t: Tensor, z: Tensor, drive: Tensor, duration: Tensor) -> Tensor:
-        """The increment of z at one stage; `drive` is dX, or X."""
-        z = z.clone()  # a field may work in place
-        if self.controlled:
-            assert isinstance(self.field, VectorField)
-            change = self.field.prod(t, z, drive)
-        else:
-            change = self.field(t, z, drive) * duration
-        if change.shape != z.shape:
-            name = type(self.field).__name__
-            raise ValueError(
-                f"{name} changes z of shape {tuple(z.shape)} by {tuple(change.shape)}; the two must be equal."
-            )
-        return change
-
-
-@dataclass(frozen=True, eq=False)
-class Jump:
-    r"""What happens at observations: $z \leftarrow \mathrm{cell}(z, \text{inputs of the row})$, at the rows where `rows` is true."""
-
-    cell: nn.Module
-    inputs: Float[Tensor, "rows features"]
-    rows: Tensor
+from .step import Place, runge_kutta
+from .terms import Jump, Term
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Everything that a loop needs to know."""
+    """Everything that a loop needs to know.
 
-    path: ControlPath
-    flow: Flow | None
+    Parameters
+    ----------
+    term, jump
+        What moves the state between observations and at them.
+    tableau
+        The Runge-Kutta method.
+    coefficients, start
+        Of the path: its pieces, and the time at which each series starts.
+    z0
+        Initial states.
+    events, saved
+        The steps and jumps of every series, and the events whose states are asked for.
+    """
+
+    term: Term | None
     jump: Jump | None
     tableau: Tableau
+    coefficients: Float[Tensor, "pieces powers channels"]
+    start: Float[Tensor, "series"]
     z0: Float[Tensor, "series hidden"]
     events: Events
     saved: Saved
-    start: Float[Tensor, "series"] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "start", self.path.knots[self.path.series.offsets[:-1]])
 
     @property
     def modules(self) -> list[nn.Module]:
         """The field and the cell, where there are."""
-        return ([] if self.flow is None else [self.flow.field]) + ([] if self.jump is None else [self.jump.cell])
+        return ([] if self.term is None else [self.term.field]) + ([] if self.jump is None else [self.jump.cell])
 
-
-def drive_at(
-    pieces: Float[Tensor, "batch powers channels"],
-    u: Float[Tensor, "batch 1"],
-    length: Float[Tensor, "batch 1"],
-    controlled: bool,
-) -> Float[Tensor, "batch channels"]:
-    """DX = X'(u) du on each piece, or X(u)."""
-    low = 1 if controlled else 0
-    total = torch.zeros_like(pieces[:, 0])
-    for power in range(pieces.shape[1] - 1, low - 1, -1):
-        total = total * u + (power * pieces[:, power] if controlled else pieces[:, power])
-    return total * length if controlled else total
+    def place(self, at: Int[Tensor, "batch"], series: Int[Tensor, "batch"]) -> Place:
+        """Where the steps of the events `at` lie."""
+        events, dtype = self.events, self.z0.dtype
+        start, length, duration = (
+            part[at].to(dtype)[:, None] for part in (events.start, events.length, events.duration)
+        )
+        since = (events.time[at] - self.start[series]).to(dtype)
+        return Place(self.coefficients[events.piece[at]], start, length, since, duration)
 
 
 def step(
     problem: Problem, z: Float[Tensor, "batch hidden"], at: Int[Tensor, "batch"], series: Int[Tensor, "batch"]
 ) -> Float[Tensor, "batch hidden"]:
     """One Runge-Kutta step of the events `at`."""
-    flow, events, tableau, dtype = problem.flow, problem.events, problem.tableau, z.dtype
-    assert flow is not None
-    pieces = problem.path.coefficients[events.piece[at]]
-    start, length, duration = (part[at].to(dtype)[:, None] for part in (events.start, events.length, events.duration))
-    since = (events.time[at] - problem.start[series]).to(dtype)
-    stages: list[Tensor] = []
-    for row, node in zip(tableau.a[: tableau.stages], tableau.c, strict=False):
-        y = z
-        for weight, k in zip(row, stages, strict=True):
-            if weight != 0:
-                y = y + weight * k
-        drive = drive_at(pieces, start + node * length, length, flow.controlled)
-        stages.append(flow.increment(since + node * duration[:, 0], y, drive, duration))
-    change = sum(weight * k for weight, k in zip(tableau.b, stages, strict=True) if weight != 0)
-    return z + change
+    term, nodes, place = problem.term, problem.tableau.c, problem.place(at, series)
+    assert term is not None
+    return runge_kutta(problem.tableau, lambda stage, y: place.increment(term, nodes[stage], y), z).end
 
 
 def solve_plainly(
@@ -148,7 +102,7 @@ def solve_plainly(
             low, high = slot_bounds[e], slot_bounds[e + 1]
             if high > low:
                 found.append(z[places[low:high]])
-            if problem.flow is None:
+            if problem.term is None:
                 continue
             going = alive[e + 2]
             z = _flow(problem, z[:going], at[:going], order[:going])
@@ -159,9 +113,7 @@ def solve_plainly(
     z, states = problem.z0[order], []
     segment = longest if isinstance(gradient, Backprop) or not torch.is_grad_enabled() else gradient.every
     if segment < longest:
-        held = Held(
-            problem.modules, [problem.path.coefficients, *([] if problem.jump is None else [problem.jump.inputs])]
-        )
+        held = Held(problem.modules, [problem.coefficients, *([] if problem.jump is None else [problem.jump.inputs])])
     for first in range(0, longest, max(segment, 1)):
         last = min(first + segment, longest)
         if segment < longest:
@@ -184,7 +136,7 @@ def _jump(
     here = (row >= 0).nonzero()[:, 0]
     if len(here) == 0:
         return z
-    after = problem.jump.cell(z[here], problem.jump.inputs[row[here]])
+    after = problem.jump.after(z[here], problem.jump.inputs[row[here]])
     return after if len(here) == len(z) else z.index_copy(0, here, after)
 
 

@@ -210,7 +210,7 @@ def _epoch(
         if weight != whole:
             loss = loss * (weight / whole)
         if settings.weight_penalty:
-            norms = sum(parameter.norm() for parameter in penalised(model))
+            norms = sum(parameter.norm() for parameter in model.penalised())
             loss = loss + settings.weight_penalty / together.size * norms
         loss.backward()
         together.sum_gradients(model)
@@ -239,13 +239,6 @@ def _batches(
             path, targets = part[start:stop]
             yield path, targets, len(batch) > 0
             start = stop
-
-
-def penalised(model: PathModel) -> Iterator[Tensor]:
-    """The parameters that the paper penalises: the field's, or all but the initial network's where the model jumps."""
-    if hasattr(model, "cell"):
-        return (p for name, p in model.named_parameters() if not name.startswith("initial."))
-    return model.field.parameters()  # type: ignore[union-attr]
 
 
 @torch.no_grad()

@@ -1,0 +1,87 @@
+"""From states to outputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from ..contracts import Named, Registry
+from ..engine import apply_layers
+from ..paths import ControlPath
+from ..series import ragged
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What a readout may look at, for every output: the state there, and the last row at or before it.
+
+    Parameters
+    ----------
+    state
+        The state, or its mean so far.
+    path
+        The path that drove it.
+    row
+        The last row at or before each output.
+    """
+
+    state: Float[Tensor, "*batch features"]
+    path: ControlPath
+    row: Int[Tensor, "*batch"]
+
+    @property
+    def values(self) -> Float[Tensor, "*batch channels"]:
+        """X at the row."""
+        return self.path.at_rows()[self.row]
+
+    @property
+    def static(self) -> Float[Tensor, "*batch static"]:
+        """The static features of the row's series; 0 where one is missing."""
+        return torch.nan_to_num(self.path.series.static[ragged.series_of(self.path.series.offsets, self.row)], nan=0.0)
+
+
+class Readout(nn.Module, Named):
+    """A module from what is seen at a point of a series to the outputs there.
+
+    Subclasses with a name and a constructor (features, outputs, *, ...) can be chosen by name; of the keyword arguments
+    `channels` and `static` they get those that they take.
+    """
+
+    registry: ClassVar[Registry[type[Readout]]]
+
+    def forward(self, seen: Seen) -> Float[Tensor, "*batch outputs"]:
+        """The outputs."""
+        raise NotImplementedError(f"{type(self).__name__} must define forward(seen) -> (..., outputs)")
+
+    def start_at(self, outputs: Float[Tensor, "outputs"]) -> None:
+        """Let an untrained readout give these outputs on average; a readout that cannot may leave this as it is."""
+
+
+Readout.registry = Registry("readout", Readout)
+
+
+class LinearReadout(Readout, name="linear"):
+    r"""The paper's: $\ell(z) = W z + b$.
+
+    Parameters
+    ----------
+    features, outputs
+        Size of the state and of the output.
+    """
+
+    def __init__(self, features: int, outputs: int):
+        super().__init__()
+        self.linear = nn.Linear(features, outputs)
+
+    def forward(self, seen: Seen) -> Float[Tensor, "*batch outputs"]:
+        """W z + b."""
+        return apply_layers(self.linear, seen.state)
+
+    @torch.no_grad()
+    def start_at(self, outputs: Float[Tensor, "outputs"]) -> None:
+        """The bias."""
+        self.linear.bias.copy_(outputs)

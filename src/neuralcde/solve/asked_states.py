@@ -1,0 +1,110 @@
+"""The states that a solve is asked for: the events they belong to, and steps from these to times in between."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ..paths import ControlPath
+from ..series import ragged
+from .events import Events, Saved
+from .loop import Problem
+from .run import Ran
+
+Save = Literal["last", "knots", "dense"] | Tensor
+
+
+def saved_events(events: Events, reached: Int[Tensor, "rows"] | None, save: Save, path: ControlPath) -> Saved:
+    """The events whose states `save` needs; the last one of every series always comes last among its own.
+
+    `reached` is the event at which each row is reached; None where every row is an event.
+    """
+    counts = events.counts
+    if isinstance(save, Tensor):
+        at, _ = _events_before(events, path, save)[0].sort(dim=1)
+        wanted = torch.cat([at - events.offsets[:-1, None], counts[:, None] - 1], dim=1)
+        return Saved(torch.arange(len(path) + 1, device=path.device) * wanted.shape[1], wanted.flatten())
+    if save == "knots":
+        return Saved(path.series.offsets, ragged.places_in_series(path.series.offsets) if reached is None else reached)
+    if save == "dense":
+        return Saved(events.offsets, ragged.places_in_series(events.offsets))
+    return Saved(torch.arange(len(path) + 1, device=path.device), counts - 1)
+
+
+def states_at_times(
+    run: Callable[[Problem], Ran],
+    problem: Problem,
+    path: ControlPath,
+    states: Float[Tensor, "saved hidden"],
+    times: Tensor,
+    *,
+    dense: bool,
+) -> Float[Tensor, "series k hidden"]:
+    """The states at times: one step of the same solver from the last event before each, all at once.
+
+    `states` are those of all events where `dense`, else what `saved_events` chose for these times.
+    """
+    before, asked = _events_before(problem.events, path, times)
+    at, order = before.sort(dim=1)
+    starts = states[at] if dense else states.reshape(len(path), at.shape[1] + 1, states.shape[1])[:, :-1]
+    moved = starts.flatten(0, 1)
+    if problem.term is not None:
+        moved = run(_partial_steps(problem, moved, at, asked.gather(1, order))).states
+    back = order.argsort(dim=1)
+    hidden = moved.shape[1]
+    return moved.reshape(*at.shape, hidden).gather(1, back[..., None].expand(*back.shape, hidden))
+
+
+def _partial_steps(
+    problem: Problem,
+    states: Float[Tensor, "asked hidden"],
+    at: Int[Tensor, "series k"],
+    times: Float[Tensor, "series k"],
+) -> Problem:
+    """A problem of one step per time asked for: a part of the step of its event, with a copy of that step's piece.
+
+    (Copies, since the native engine adds up the gradients of a series' pieces without looking at other series.)
+    """
+    events, flat = problem.events, at.flatten()
+    piece, duration = events.piece[flat], events.duration[flat]
+    late = times.flatten() - events.time[flat]
+    share = torch.where(duration > 0, late / torch.where(duration > 0, duration, 1.0), 0.0).clamp(max=1.0)
+    moves = piece >= 0 if share.requires_grad else share > 0
+    bounds = torch.arange(len(flat) + 1, device=flat.device)
+
+    def then_end(values: Tensor, fill: float) -> Tensor:
+        return torch.stack([values, torch.full_like(values, fill)], dim=1).flatten()
+
+    steps = Events(
+        bounds * 2,
+        then_end(torch.where(moves, bounds[:-1], -1), -1),
+        then_end(events.start[flat], 0.0),
+        then_end(events.length[flat] * share, 0.0),
+        then_end(duration * share, 0.0),
+        then_end(events.time[flat], 0.0),
+        torch.full((2 * len(flat),), -1, dtype=torch.int64, device=flat.device),
+    )
+    return dataclasses.replace(
+        problem,
+        jump=None,
+        coefficients=problem.coefficients[piece.clamp(min=0)],
+        start=problem.start[:, None].expand(-1, at.shape[1]).flatten(),
+        z0=states,
+        events=steps,
+        saved=Saved(bounds, torch.ones_like(flat)),
+    )
+
+
+def _events_before(
+    events: Events, path: ControlPath, times: Tensor
+) -> tuple[Int[Tensor, "series k"], Float[Tensor, "series k"]]:
+    """The last event at or before each time, and the times (series, k)."""
+    if times.requires_grad:
+        raise ValueError("the times asked for require gradients, which a solve does not give; pass t.detach().")
+    asked = path.asked_times(times)
+    return ragged.last_row_at_or_before(events.time.detach(), events.offsets, asked, strict=False), asked

@@ -1,0 +1,134 @@
+"""What moves the state: terms between observations, jumps at them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ..fields import VectorField, as_field
+
+
+@dataclass(frozen=True, eq=False)
+class Term(ABC):
+    """The flow between observations, one point of a piece at a time: what drives it there, and the increment it gives.
+
+    A step of length `du` along a piece takes `dt` units of time. Solvers combine increments and know nothing else of the
+    equation: every member works with every solver, step size control and gradient.
+
+    Parameters
+    ----------
+    field
+        The module that is evaluated.
+    """
+
+    field: nn.Module
+    driven_by: ClassVar[Literal["increment", "value"]]  # of X, as the native engine calls it
+
+    @abstractmethod
+    def drive(
+        self,
+        pieces: Float[Tensor, "batch powers channels"],
+        u: Float[Tensor, "batch 1"],
+        du: Float[Tensor, "batch 1"],
+    ) -> Float[Tensor, "batch channels"]:
+        """What the field is driven by at the point u of each piece, in a step of length du."""
+
+    @abstractmethod
+    def evaluate(self, t: Tensor, z: Tensor, drive: Tensor) -> Tensor:
+        """The field's answer at time t (since the start of each series), state z and drive."""
+
+    @abstractmethod
+    def scale(self, change: Tensor, dt: Tensor) -> Tensor:
+        """The increment that the field's answer makes in a step of dt units of time."""
+
+    def increment(
+        self,
+        t: Float[Tensor, "batch"],
+        z: Float[Tensor, "batch hidden"],
+        drive: Float[Tensor, "batch channels"],
+        dt: Float[Tensor, "batch 1"],
+    ) -> Float[Tensor, "batch hidden"]:
+        """The increment of z at one stage of a step."""
+        change = self.evaluate(t, z.clone(), drive)  # a field may work in place
+        if change.shape != z.shape:
+            name = type(self.field).__name__
+            raise ValueError(
+                f"{name} changes z of shape {tuple(z.shape)} by {tuple(change.shape)}; the two must be equal."
+            )
+        return self.scale(change, dt)
+
+
+@dataclass(frozen=True, eq=False)
+class ControlTerm(Term):
+    r"""$\mathrm{d}z = f(t, z)\, \mathrm{d}X$: the drive is $\mathrm{d}X = X'(u)\, \mathrm{d}u$."""
+
+    driven_by = "increment"
+    field: VectorField
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "field", as_field(self.field))
+
+    def drive(self, pieces: Tensor, u: Tensor, du: Tensor) -> Tensor:
+        """X'(u) du."""
+        total = torch.zeros_like(pieces[:, 0])
+        for power in range(pieces.shape[1] - 1, 0, -1):
+            total = total * u + power * pieces[:, power]
+        return total * du
+
+    def evaluate(self, t: Tensor, z: Tensor, drive: Tensor) -> Tensor:
+        """f(t, z) dX."""
+        return self.field.prod(t, z, drive)
+
+    def scale(self, change: Tensor, dt: Tensor) -> Tensor:
+        """As it is: dX already is an increment."""
+        return change
+
+
+@dataclass(frozen=True, eq=False)
+class TimeTerm(Term):
+    r"""$\mathrm{d}z = h(t, z, X)\, \mathrm{d}t$: the drive is the value $X(u)$."""
+
+    driven_by = "value"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.field, VectorField):
+            raise TypeError(
+                f"a TimeTerm needs a module h(t, z, X) -> (batch, hidden), but {type(self.field).__name__} gives a matrix for dX."
+            )
+
+    def drive(self, pieces: Tensor, u: Tensor, du: Tensor) -> Tensor:
+        """X(u)."""
+        total = torch.zeros_like(pieces[:, 0])
+        for power in range(pieces.shape[1] - 1, -1, -1):
+            total = total * u + pieces[:, power]
+        return total
+
+    def evaluate(self, t: Tensor, z: Tensor, drive: Tensor) -> Tensor:
+        """h(t, z, X)."""
+        change: Tensor = self.field(t, z, drive)
+        return change
+
+    def scale(self, change: Tensor, dt: Tensor) -> Tensor:
+        """Times dt."""
+        return change * dt
+
+
+@dataclass(frozen=True, eq=False)
+class Jump:
+    r"""What happens at observations: $z \leftarrow \mathrm{cell}(z, \text{inputs of the row})$, at the rows where `rows` is true."""
+
+    cell: nn.Module
+    inputs: Float[Tensor, "rows features"]
+    rows: Tensor
+
+    def after(
+        self, z: Float[Tensor, "batch hidden"], inputs: Float[Tensor, "batch features"]
+    ) -> Float[Tensor, "batch hidden"]:
+        """The states after jumps with these inputs."""
+        after: Tensor = self.cell(z, inputs)
+        return after
