@@ -153,7 +153,7 @@ def parquet():
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (gzip.compress(CSV), "table.csv is not CSV: it is compressed with gzip. Decompress it: gunzip <"),
+        (gzip.compress(CSV, mtime=0), "table.csv is not CSV: it is compressed with gzip. Decompress it: gunzip <"),
         (parquet(), "table.csv is not CSV: it is a Parquet file. Rename it: mv"),
         (b"PK\x03\x04rest", "Save the sheet as CSV"),
         (CSV.decode().encode("utf-16-le"), "table.csv holds a NUL byte in line 1"),
