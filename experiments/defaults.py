@@ -115,8 +115,7 @@ def classifier(change: dict[str, Any], seed: int) -> Iterator[nc.NeuralCDEClassi
     inner = "neuralcde.estimators"
     with ExitStack() as stack:
         if "NeuralCDE.initial_scale" in change:
-            model = partial(nc.NeuralCDE, initial_scale=change["NeuralCDE.initial_scale"])
-            stack.enter_context(patch(f"{inner}.path_estimator.NeuralCDE", model))
+            own["model"] = nc.NeuralCDE.with_options(initial_scale=change["NeuralCDE.initial_scale"])
         if "time_unit" in change:
             scaler = partial(OtherTime, change["time_unit"])
             stack.enter_context(patch(f"{inner}.preparation.SeriesScaler", scaler))

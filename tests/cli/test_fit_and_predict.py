@@ -388,7 +388,7 @@ def test_columns_that_look_like_text_at_first(table):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--hidden", "0"], "hidden must be an integer of at least 1"),
+        (["--hidden", "0"], "hidden must be an integer from 1 to 100000"),
         (["--learning-rate", "-1"], "learning_rate"),
         (["--device", "cuda"], "device"),
         (["--patience", "0"], "patience"),

@@ -78,7 +78,7 @@ def out(table, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--solver", "rk5"], "solver='rk5' is not one of"),
+        (["--solver", "rk5"], 'Invalid value "rk5" for --solver'),
         (["--substeps", "0"], "substeps must be an integer from 1 to 1000, got 0"),
         (["--learning-rate", "-1"], "learning_rate must be a number in [0, inf), got -1"),
         (["--seed", "-1"], "seed must lie in [0, 2**32), got -1"),
@@ -99,7 +99,7 @@ def test_wrong_options_are_refused_before_the_table_is_read_and_change_nothing(o
         ("learning_rate = -1.0", "learning_rate must be a number in [0, inf), got -1.0."),
         ("hidden = true", "hidden must be an integer from 1 to 100000, got True."),
         ("batch_size = 2.5", "batch_size must be an integer of at least 1, got 2.5."),
-        ('path = "spline"', "path='spline' is not one of 'linear', 'hermite', 'natural_cubic', 'rectilinear'."),
+        ('path = "spline"', "path must be 'hermite', 'linear', 'natural_cubic', 'rectilinear', 'smoothing'"),
         ("channels = [3]", "channels = [3] is not a list of names."),
         ('per_row = "yes"', "per_row must be True or False, got 'yes'."),
         ("seed = true", "seed = True is not a whole number."),

@@ -14,12 +14,16 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from cyclopts import Parameter
 
 from ..estimators import NeuralCDEClassifier
+from ..estimators.parts import KINDS
 from ..estimators.path_estimator import PathEstimator
+from ..solve import solvers
 from ..train import TrainingSettings
 from ..train.whole_files import write_atomically
 from .errors import WrongUseError
 
-TYPES: dict[str, Any] = {"class_weight": Literal["balanced"]}
+# Where the estimators also take objects, the command line takes names.
+TYPES: dict[str, Any] = {"class_weight": Literal["balanced"], "solver": Literal[tuple(solvers)]}
+TYPES |= {name: Literal[tuple(registry)] for name, registry in KINDS.items()}
 DEFAULTS = {"verbose": 1}  # where they are not the estimators'
 NOT_GIVEN: Any = object()
 NONE = "none"  # None in a file, which TOML does not know

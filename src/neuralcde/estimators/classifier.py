@@ -11,11 +11,11 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from ..solve import Tableau
 from ..tasks import BinaryTask, MulticlassTask, MultilabelTask, check_class_weight, classification_task
 from ..train import TrainingSettings
-from .parameters import ModelName
+from .parts import Chosen
 from .path_estimator import PathEstimator, with_parameters
-from .preparation import Scheme
 
 
 @with_parameters
@@ -50,16 +50,17 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        model: ModelName = "neural_cde",
+        model: Chosen = "neural_cde",
         *,
         hidden: int = 32,
         width: int = 32,
         depth: int = 3,
-        path: Scheme = "linear",
+        field: Chosen = "mlp",
+        path: Chosen = "linear",
         intensity: bool | Literal["auto"] = "auto",
         per_row: bool = False,
         pool: Literal["last", "mean"] = "last",
-        solver: str = "rk4",
+        solver: str | Tableau = "rk4",
         substeps: int = 1,
         max_epochs: int = 100,
         batch_size: int | Literal["auto"] = "auto",
@@ -84,6 +85,7 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
             hidden=hidden,
             width=width,
             depth=depth,
+            field=field,
             path=path,
             intensity=intensity,
             per_row=per_row,
@@ -109,7 +111,8 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
         )
         self.class_weight = class_weight
 
-    def _check_parameters(self) -> TrainingSettings:
+    def check_parameters(self) -> TrainingSettings:
+        """Refuse wrong parameters, as `fit` does first of all."""
         check_class_weight(self.class_weight)
         return super().check_parameters()
 

@@ -36,7 +36,7 @@ def new_module(parameters: Mapping[str, Any], preparation: Preparation, task: Ta
     made: PathModel = recipe.build(
         preparation.channels,
         task.outputs,
-        **{name: parameters[name] for name in ("hidden", "width", "depth", "pool", "solver")},
+        **{name: parameters[name] for name in ("hidden", "width", "depth", "field", "pool", "solver")},
         steps=recipe.member.default_steps(parameters["substeps"]),
         static=preparation.static_features,
         intensity=preparation.intensity,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,10 +13,8 @@ from sklearn.utils import check_random_state
 from ..solve.solvers import as_solver
 from ..train import TrainingSettings
 from ..train.settings import check_choice, check_integer, check_number
-from .preparation import SCHEMES
+from .parts import LARGEST, LARGEST_OPTION, check_parts
 
-ModelName = Literal["neural_cde", "gru_ode", "gru_dt", "gru_d", "ode_rnn"]
-MODELS = ("neural_cde", "gru_ode", "gru_dt", "gru_d", "ode_rnn")
 SETTINGS = (
     "max_epochs",
     "batch_size",
@@ -32,16 +30,13 @@ SETTINGS = (
     "channel_jitter",
     "verbose",
 )
-# Far above what is of use. A model that somebody else saved can ask for no more than that.
-LARGEST = {"hidden": 100_000, "width": 100_000, "depth": 1000, "substeps": 1000}
 
 
 def check_parameters(given: Mapping[str, Any]) -> TrainingSettings:
     """Refuse wrong parameters; those of the training are returned, with a batch size of 1 in place of "auto"."""
-    check_choice("model", given["model"], MODELS)
-    for name, high in LARGEST.items():
-        check_integer(name, given[name], low=1, high=high)
-    check_choice("path", given["path"], SCHEMES)
+    check_parts(given)
+    for name in ("hidden", "width", "depth", "substeps"):
+        check_integer(name, given[name], low=1, high=LARGEST.get(name, LARGEST_OPTION))
     if not isinstance(given["intensity"], bool | np.bool_):
         check_choice("intensity", given["intensity"], ("auto",), "True, False")
     if not isinstance(given["per_row"], bool | np.bool_):

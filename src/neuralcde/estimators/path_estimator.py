@@ -17,14 +17,16 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from ..models import PathModel
-from ..paths import ControlPath, PathDataset
+from ..paths import ControlPath, PathDataset, PathScheme
 from ..series import IrregularSeries, ragged
+from ..solve import Tableau
 from ..tasks import Task, missing_targets
 from ..train import Processes, TrainingSettings, outputs_of, train
 from .inputs import OF_ARRAYS, as_series, as_targets, as_training_series
 from .modules import seeded_module
-from .parameters import ModelName, check_parameters
-from .preparation import Preparation, Scheme
+from .parameters import check_parameters
+from .parts import Chosen, copied
+from .preparation import Preparation
 
 FEWEST_THAT_JUDGE = 8  # series; where there would be fewer, all of them train
 LARGE = 2**24  # values; above it paths are built batch by batch
@@ -38,22 +40,24 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    model : {"neural_cde", "gru_ode", "gru_dt", "gru_d", "ode_rnn"}
-        Which of the five models.
+    model : {"neural_cde", "gru_ode", "gru_dt", "gru_d", "ode_rnn"}, class or recipe
+        Which of the five models; or a `PathModel` of your own, `nc.ODERNN.with_options(variant="paper")`.
     hidden : int
         Size of the state.
     width, depth : int
         Of the network in the field, for "neural_cde" and "ode_rnn".
-    path : {"linear", "hermite", "natural_cubic", "rectilinear"}
-        How the path runs between observations. "linear" and "hermite" run over forward-filled values.
+    field : {"mlp", "low_rank"}, class or recipe
+        The vector field of "neural_cde"; `nc.LowRankField.with_options(rank=4)` costs less where there are many channels.
+    path : {"linear", "hermite", "natural_cubic", "rectilinear", "smoothing"} or PathScheme
+        How the path runs between observations. "linear" and "hermite" run over forward-filled values; `nc.Smoothing(penalty=10)`.
     intensity : {"auto", True, False}
         Whether the model sees how often each channel was observed; "auto": where values are missing.
     per_row : bool
         Whether y has a target at every observation, in place of one a series. Predictions are then a row a row, and on causal
-        paths (all but "natural_cubic") each of them knows the past alone.
+        paths (all but "natural_cubic" and "smoothing") each of them knows the past alone.
     pool : {"last", "mean"}
         Whether the output is read off the last state or off its mean over time; at a row or a time off the mean up to it.
-    solver : str
+    solver : str or Tableau
         Of the differential equation.
     substeps : int
         Steps between two observations.
@@ -96,16 +100,17 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        model: ModelName = "neural_cde",
+        model: Chosen = "neural_cde",
         *,
         hidden: int = 32,
         width: int = 32,
         depth: int = 3,
-        path: Scheme = "linear",
+        field: Chosen = "mlp",
+        path: Chosen = "linear",
         intensity: bool | Literal["auto"] = "auto",
         per_row: bool = False,
         pool: Literal["last", "mean"] = "last",
-        solver: str = "rk4",
+        solver: str | Tableau = "rk4",
         substeps: int = 1,
         max_epochs: int = 100,
         batch_size: int | Literal["auto"] = "auto",
@@ -128,6 +133,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         self.hidden = hidden
         self.width = width
         self.depth = depth
+        self.field = field
         self.path = path
         self.intensity = intensity
         self.per_row = per_row
@@ -179,7 +185,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         seed = Processes.current().agree(lambda: int(check_random_state(self.random_state).randint(2**31 - 1)))
         training, validation = self._split(None if self.per_row else targets, len(series), seed)
         intensity = bool(series.values.isnan().any()) if self.intensity == "auto" else bool(self.intensity)
-        preparation = Preparation.fit(series[training], intensity=intensity, scheme=self.path)
+        preparation = Preparation.fit(series[training], intensity=intensity, scheme=copied(PathScheme.of(self.path)))
 
         def part(chosen: NDArray[Any]) -> PathDataset:
             rows = ragged.select(series.offsets, torch.from_numpy(chosen))[0] if self.per_row else chosen
@@ -208,7 +214,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
             "best_epoch_": result.best_epoch,
             "interrupted_": result.interrupted,
             "n_iter_": len(result.history),
-            "_fitted_params": self.get_params(),
+            "_fitted_params": copied(self.get_params(deep=False)),
         }
         # Nothing was set before, and this is one assignment: a fit that fails or is interrupted leaves everything as it was.
         others = {name: value for name, value in vars(self).items() if name not in OF_ARRAYS}

@@ -11,13 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..paths import ControlPath, hermite, linear, natural_cubic, rectilinear
+from ..paths import ControlPath, PathScheme
 from ..series import IrregularSeries, SeriesScaler
 from ..series.table_format import NANOSECONDS, StaticColumn, TableFormat
 from .json_shapes import FINITE, POSITIVE, TEXT, TRUTH, WHOLE, OrNull, check_shape, one_of
 
-Scheme = Literal["linear", "hermite", "natural_cubic", "rectilinear"]
-SCHEMES = ("linear", "hermite", "natural_cubic", "rectilinear")
 STATE = {
     "scaler": {
         "scale": one_of("standard", "paper"),
@@ -31,7 +29,7 @@ STATE = {
         "channel_scales_": {"time": POSITIVE, "count": POSITIVE, "counts": OrNull([POSITIVE]), "from_start": TRUTH},
     },
     "intensity": TRUTH,
-    "scheme": one_of(*SCHEMES),
+    "scheme": {"name": TEXT},
     "flagged": [WHOLE],
     "use": [one_of(0.0, 1.0, None)],
     "static_use": [one_of(0.0, 1.0, None)],
@@ -60,7 +58,7 @@ class Preparation:
     intensity
         Whether a count for every channel is added (section 4.2).
     scheme
-        How the path runs between observations; "linear" and "hermite" over forward-filled values.
+        How the path runs between observations.
     flagged
         Static features that get a companion which says whether they were observed.
     use, static_use
@@ -74,7 +72,7 @@ class Preparation:
 
     scaler: SeriesScaler
     intensity: bool
-    scheme: Scheme
+    scheme: PathScheme
     flagged: tuple[int, ...]
     use: tuple[float, ...]
     static_use: tuple[float, ...]
@@ -82,10 +80,8 @@ class Preparation:
     format: TableFormat
 
     @classmethod
-    def fit(cls, series: IrregularSeries, *, intensity: bool, scheme: Scheme) -> Preparation:
+    def fit(cls, series: IrregularSeries, *, intensity: bool, scheme: PathScheme) -> Preparation:
         """Learn from training series."""
-        if scheme not in SCHEMES:
-            raise ValueError(f"path={scheme!r} is not one of {list(SCHEMES)}.")
         missing = series.static.isnan().any(0)
         flagged = tuple(missing.nonzero()[:, 0].tolist())
         use, static_use = _use(series.values), _use(series.static)
@@ -131,18 +127,14 @@ class Preparation:
 
     def path(self, series: IrregularSeries) -> ControlPath:
         """The path of prepared series."""
-        if self.scheme == "linear":
-            return linear(series, fill="forward")
-        if self.scheme == "hermite":
-            return hermite(series, fill="forward")
-        return (natural_cubic if self.scheme == "natural_cubic" else rectilinear)(series)
+        return self.scheme.build(series)
 
     def to_state(self) -> dict[str, Any]:
         """As JSON can hold it."""
         return {
             "scaler": self.scaler.to_state(),
             "intensity": self.intensity,
-            "scheme": self.scheme,
+            "scheme": self.scheme.to_config(),
             "flagged": list(self.flagged),
             "use": [None if math.isnan(factor) else factor for factor in self.use],
             "static_use": [None if math.isnan(factor) else factor for factor in self.static_use],
@@ -162,7 +154,7 @@ class Preparation:
         return cls(
             SeriesScaler.from_state(state["scaler"]),
             state["intensity"],
-            state["scheme"],
+            PathScheme.from_config(state["scheme"]),
             tuple(state["flagged"]),
             tuple(math.nan if factor is None else factor for factor in state["use"]),
             tuple(math.nan if factor is None else factor for factor in state["static_use"]),

@@ -22,6 +22,7 @@ from .inputs import OF_ARRAYS
 from .json_shapes import DIGEST, TEXT, WHOLE, Each, Leaf, check_shape
 from .modules import new_module
 from .parameters import check_device
+from .parts import part_from_config, part_to_config
 from .path_estimator import PathEstimator
 from .preparation import Preparation
 from .regressor import NeuralCDERegressor
@@ -34,7 +35,7 @@ from .untrusted_folder import (
     read_file,
 )
 
-FORMAT = 3
+FORMAT = 4
 KINDS: dict[str, type[PathEstimator]] = {kind.__name__: kind for kind in (NeuralCDEClassifier, NeuralCDERegressor)}
 FILES = {"config.json": LARGEST_JSON, "preprocess.json": LARGEST_JSON, "model.safetensors": LARGEST_TENSORS}
 PERHAPS_NAN = Leaf("a number", lambda value: isinstance(value, int | float) and not isinstance(value, bool))
@@ -67,7 +68,7 @@ def save(estimator: PathEstimator, folder: Path) -> None:
         "torch": torch.__version__,
         "estimator": type(estimator).__name__,
         "parameters": _plain(
-            getattr(estimator, "_fitted_params", None) or estimator.get_params()
+            getattr(estimator, "_fitted_params", None) or estimator.get_params(deep=False)
         ),  # not what was set since
         "task": estimator.task_.config(),
         "channels": estimator.module_.channels,
@@ -89,9 +90,9 @@ def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
     """Parameters as JSON can hold them: numpy's numbers as Python's, a dictionary as pairs; a generator cannot be kept."""
     found: dict[str, Any] = {}
     for name, value in parameters.items():
-        value = value.item() if isinstance(value, np.generic) else value
+        value = part_to_config(name, value.item() if isinstance(value, np.generic) else value)
         value = str(value) if isinstance(value, torch.device) else value
-        if isinstance(value, dict):
+        if isinstance(value, dict) and name == "class_weight":
             value = [
                 [key.item() if isinstance(key, np.generic) else key, float(weight)] for key, weight in value.items()
             ]
@@ -147,7 +148,7 @@ def load(folder: str | Path, *, device: str = "cpu") -> PathEstimator:
     estimator.task_, estimator.preparation_, estimator.module_ = task, preparation, module.to(device)
     estimator.history_, estimator.best_epoch_ = config["history"], config["best_epoch"]
     estimator.n_iter_, estimator.interrupted_ = len(estimator.history_), False
-    estimator._fitted_params = estimator.get_params()
+    estimator._fitted_params = estimator.get_params(deep=False)
     return estimator
 
 
@@ -177,6 +178,7 @@ def _check_format(folder: Path, config: dict[str, Any]) -> None:
 def _parameters(given: dict[str, Any]) -> dict[str, Any]:
     """Parameters as the estimator takes them: pairs of classes and weights are a dictionary again."""
     weights = given.get("class_weight")
+    given = {name: part_from_config(name, value) for name, value in given.items()}
     return given | ({"class_weight": dict(weights)} if isinstance(weights, list) else {})
 
 

@@ -76,7 +76,7 @@ def render(run: Run) -> str:
         test_figures=test_figures(run),
         mistakes=mistakes(run) if isinstance(task, MulticlassTask) else None,
         examples=example_figures(run),
-        causal=run.estimator.preparation_.scheme != "natural_cubic",
+        causal=run.estimator.preparation_.scheme.causality != "none",
         parameters=parameter_rows(run),
         validated="validation_loss" in run.estimator.history_[0],
         seconds_of_epoch=sum(row["seconds"] for row in run.estimator.history_) / len(run.estimator.history_),

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from ...contracts import plain
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,15 @@ class Tableau:
                 f"the tableau {self.name!r} needs at most {len(self.a)} weights b and none or {len(self.a)} weights b_error, one a "
                 f"stage; got {len(self.b)} and {len(self.b_error)}."
             )
+
+    def to_config(self) -> dict[str, Any]:
+        """Its numbers, as JSON holds them: a tableau is nothing else."""
+        return {name: plain(value) for name, value in dataclasses.asdict(self).items()}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Tableau:
+        """What `to_config` described."""
+        return cls(**config)
 
     @property
     def stages(self) -> int:

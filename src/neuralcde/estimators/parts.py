@@ -1,0 +1,61 @@
+"""The replaceable parts of an estimator: chosen by name, class, object or recipe; saved as names and options."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from ..contracts import Option, PartOf, Recipe, Registry
+from ..fields import VectorField
+from ..models import PathModel
+from ..paths import PathScheme
+from ..solve import Tableau
+
+Chosen = Any  # a name, a class, an object or a recipe; `check_parts` says what fits
+Value = TypeVar("Value")
+KINDS: dict[str, Registry[Any]] = {
+    "model": PathModel.registry,
+    "field": VectorField.registry,
+    "path": PathScheme.registry,
+}
+# Far above what is of use. A model that somebody else saved can ask for no more than that.
+LARGEST = {"depth": 1000, "substeps": 1000}
+LARGEST_OPTION = 100_000
+
+
+def check_parts(given: Mapping[str, Any]) -> None:
+    """Refuse what is no member of its kind, and recipes of absurd size."""
+    for name, registry in KINDS.items():
+        Option(PartOf(registry), None, "").check(name, given[name])
+        for option, value in given[name].options.items() if isinstance(given[name], Recipe) else ():
+            largest = LARGEST.get(option, LARGEST_OPTION)
+            if isinstance(value, int) and value > largest:
+                raise ValueError(f"{name}: {option} must be at most {largest}, got {value}.")
+
+
+def copied(value: Value) -> Value:
+    """A copy that later changes of the user's objects do not reach."""
+    return copy.deepcopy(value)
+
+
+def part_to_config(name: str, value: Any) -> Any:
+    """A part as JSON holds it: its name, or its name and options; a tableau as its numbers."""
+    if isinstance(value, Tableau):
+        return value.to_config()
+    if name not in KINDS or isinstance(value, str):
+        return value
+    if isinstance(value, PathScheme):
+        return value.to_config()
+    return Recipe.of(value, KINDS[name]).to_config(KINDS[name])
+
+
+def part_from_config(name: str, config: Any) -> Any:
+    """What `part_to_config` described. Members from outside the package must have been imported."""
+    if name == "solver" and isinstance(config, dict):
+        return Tableau.from_config(config)
+    if name not in KINDS or not isinstance(config, dict):
+        return config
+    if name == "path":
+        return PathScheme.from_config(config)
+    return Recipe.of(config, KINDS[name])
