@@ -99,7 +99,7 @@ def test_wrong_options_are_refused_before_the_table_is_read_and_change_nothing(o
         ("learning_rate = -1.0", "learning_rate must be a number in [0, inf), got -1.0."),
         ("hidden = true", "hidden must be an integer from 1 to 100000, got True."),
         ("batch_size = 2.5", "batch_size must be an integer of at least 1, got 2.5."),
-        ('path = "spline"', "path must be 'hermite', 'linear', 'natural_cubic', 'rectilinear', 'smoothing'"),
+        ('path = "spline"', "path must be 'hermite', 'linear', 'natural_cubic', 'rectilinear'"),
         ("channels = [3]", "channels = [3] is not a list of names."),
         ('per_row = "yes"', "per_row must be True or False, got 'yes'."),
         ("seed = true", "seed = True is not a whole number."),
