@@ -167,6 +167,7 @@ def parquet():
         (b" \n", "table.csv is empty"),
         (b",,\n1,2,3\n", "the first line names no columns"),
     ],
+    ids=lambda case: "" if isinstance(case, bytes) else case,
 )
 def test_what_is_not_csv_is_refused_with_a_way_out(content, words, tmp_path):
     file = tmp_path / "table.csv"
@@ -417,6 +418,7 @@ def test_predict_refuses_what_fit_refuses(model, tmp_path):
             )
             for word in ("<NA>", "NaT", "#NA", " ", " NA ")
         ),
+        (lambda k: "<NA>" if k < 12 else "ill", ".parquet", "3 of 24 series have no label in the column outcome"),
         (lambda k: "None" if k < 12 else str(k // 4 % 2), ".csv", "3 of 24 series have no label in the column outcome"),
     ],
 )

@@ -60,19 +60,21 @@ def read_columns(
     if ending == ".csv":
         table = _read_csv(csv_text(content, file, text), file, text, codes)
     else:
-        table = _with_numbers(_read_typed(content, file, ending), text={*text, *codes, *categories})
+        table = _with_numbers(_read_typed(content, file, ending), text, declared={*codes, *categories})
     if table.frame.height == 0:
         raise WrongUseError(f"{file} has no rows.")
     decimals = [name for name, kind in table.frame.schema.items() if kind.is_decimal() and name not in text]
     return table._replace(frame=table.frame.with_columns(polars.col(decimals).cast(polars.Float64)))
 
 
-def _with_numbers(frame: polars.DataFrame, text: Collection[str], decimal: str = ".") -> Table:
-    """The table with numbers in place of text that is numbers, but for some columns."""
+def _with_numbers(
+    frame: polars.DataFrame, text: Collection[str], *, declared: Collection[str] = (), decimal: str = "."
+) -> Table:
+    """The table with numbers in place of text that is numbers; `text` stays as it is, what is `declared` text may miss values."""
     unreadable = {}
     for column in frame.iter_columns():
         if column.dtype == polars.String and column.name not in text:
-            numbers = read_numbers(column, decimal)
+            numbers = None if column.name in declared else read_numbers(column, decimal)
             if isinstance(numbers, str):
                 unreadable[column.name] = numbers
             else:
@@ -109,7 +111,7 @@ def _read_csv(text: CsvText, file: Path, words: Sequence[str], codes: Sequence[s
         frame = polars.read_csv(text.content, infer_schema_length=10_000, **options)
     except (Exception, polars.exceptions.PanicException):
         frame = _columns_of(text, file, infer_schema_length=None, **options)
-    frame, unreadable = _with_numbers(frame, words, "," if text.decimal_comma else ".")
+    frame, unreadable = _with_numbers(frame, words, decimal="," if text.decimal_comma else ".")
     frame = _with_codes(frame, text, file, codes, options)
     _warn_of_day_or_month(frame, text, file, options)
     frame = frame.filter(~polars.all_horizontal(polars.all().is_null()))

@@ -11,29 +11,11 @@ import polars
 
 MISSING = (
     "",
-    "NA",
-    "N/A",
-    "n/a",
-    "<NA>",
-    "#N/A",
     "#N/A N/A",
-    "#NA",
-    "NaN",
-    "nan",
-    "-NaN",
-    "-nan",
-    "NaT",
-    "null",
-    "NULL",
+    *["NA", "N/A", "n/a", "<NA>", "#N/A", "#NA", "NaN", "nan", "-NaN", "-nan", "NaT", "null", "NULL"],
 )
 NONE = ("None", "none", "NONE")  # missing among numbers; among text it may be a word, as in none, mild, severe
-SAME = {
-    "\u00a0": " ",
-    "\u2009": " ",
-    "\u202f": " ",
-    "\u2019": "'",
-    "\u2212": "-",
-}  # typographic blanks, apostrophe, minus
+SAME = dict(zip("\u00a0\u2009\u202f\u2019\u2212", "   '-", strict=True))  # typographic blanks, apostrophe, minus
 PERCENT = r"\s*%$"
 
 
@@ -105,21 +87,24 @@ def read_numbers(column: polars.Series, decimal: str = ".") -> polars.Series | s
         return None
     percent = cells.str.contains(PERCENT)
     if percent.any() and not percent.all():
-        return f"the column {column.name} has numbers with and without %, e.g. {_examples([*cells.filter(percent)[:2], *cells.filter(~percent)[:1]])}"
+        both = [*cells.filter(percent).unique(maintain_order=True)[:2], *cells.filter(~percent)[:1]]
+        return f"the column {column.name} has numbers with and without %, e.g. {_examples(both)}"
     every = _plain_characters(column).str.replace(PERCENT, "")
     cells = every.drop_nulls()
     if cells.str.contains(PLAIN[decimal]).all():
         return _parse(every, decimal)
     fitting = [reading for reading in READINGS if cells.str.contains(reading.pattern).all()]
     if not fitting:
-        return f"the column {column.name} has numbers that are written in different ways, e.g. {_examples(_of_different_readings(cells))}"
+        examples = _examples(_of_different_readings(cells))
+        return f"the column {column.name} has numbers that are written in different ways, e.g. {examples}"
     found = [reading.parse(every) for reading in fitting]
     for other in found[1:]:
         differs = (other != found[0]).fill_null(False)
         if differs.any():
             place = int(differs.arg_max() or 0)
+            examples = _examples(cells.unique(maintain_order=True)[:3])
             return (
-                f"the column {column.name} has numbers that can be read in two ways, e.g. {_examples(cells.unique(maintain_order=True)[:3])}: "
+                f"the column {column.name} has numbers that can be read in two ways, e.g. {examples}: "
                 f"{every[place]} may be {found[0][place]} or {other[place]}, and no value of the column settles it"
             )
     return found[0]
