@@ -19,6 +19,7 @@ COMMAND = str(Path(sys.executable).parent / "neuralcde")
 FOLDERS = [
     "_native",
     "contracts",
+    "system",
     "series",
     "paths",
     "fields",

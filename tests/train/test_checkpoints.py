@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import neuralcde as nc
+from neuralcde.system import folder_lock
 from neuralcde.train import train
 from neuralcde.train.checkpoints import load_state, save_state
-from neuralcde.train.folder_lock import folder_lock
 from train.test_training import SETTINGS, fitted, problem, same_weights
 
 FEW = replace(SETTINGS, max_epochs=2, schedule="constant")

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 import neuralcde as nc
+from neuralcde.system import Processes
 from neuralcde.tasks import classification_task
-from neuralcde.train import Processes, TrainingSettings, train
+from neuralcde.train import TrainingSettings, train
 
 pytestmark = pytest.mark.xdist_group("processes")  # they share what is slow to set up
 
@@ -72,7 +73,7 @@ def together(tmp_path_factory):
         import sys, torch
         from pathlib import Path
         from train.test_processes import gradients, trained
-        from neuralcde.train import Processes
+        from neuralcde.system import Processes
         folder, together = Path(sys.argv[1]), Processes.current()
         for kind in ("series", "rows"):
             model, _ = trained(kind, folder / kind)

@@ -13,13 +13,12 @@ import pytest
 import torch
 
 import neuralcde as nc
+from neuralcde.system import Interrupts, write_atomically
 from neuralcde.tasks import classification_task, regression_task
 from neuralcde.train import TrainingError, TrainingSettings, outputs_of, train
 from neuralcde.train.augmentation import drop_channels, jitter_channels
 from neuralcde.train.checkpoints import load_state, save_state
-from neuralcde.train.interrupts import Interrupts
 from neuralcde.train.state import TrainingState, make_optimizer
-from neuralcde.train.whole_files import write_atomically
 
 
 def problem(count=60, seed=0):
@@ -270,7 +269,7 @@ def test_the_average_is_of_the_weights_of_every_step():
         state.step()
         decay = min(0.5, (1 + k) / (10 + k))
         expected = [decay * e + (1 - decay) * p.detach() for e, p in zip(expected, model.parameters(), strict=True)]
-    for found, wanted in zip(state.judged.parameters(), expected, strict=True):
+    for found, wanted in zip(state.validated_model.parameters(), expected, strict=True):
         torch.testing.assert_close(found, wanted)
     assert state.result.steps == 29
 

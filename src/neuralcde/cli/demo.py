@@ -18,14 +18,14 @@ from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from .errors import ends_well
+from .errors import report_errors
 from .icu_table import LABS, VITALS, icu_table
 from .tables import read_table, write_table
 
 STAYS, NEW = 2000, 50
 
 
-@ends_well
+@report_errors
 def demo(*, out: Path = Path("demo"), stays: int = STAYS, seed: int = 0, debug: bool = False) -> None:
     """Make an ICU-like table, train on it, write a report, predict for new stays, and compare with two baselines.
 

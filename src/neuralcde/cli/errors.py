@@ -35,7 +35,7 @@ def in_file(text: str, file: Path | None, names: Iterable[str]) -> str:
     return f"--config {file}: {text}" if any(re.search(rf"\b{name}\b", text) for name in names) else text
 
 
-def ends_well(command: Command) -> Command:
+def report_errors(command: Command) -> Command:
     """Decorate a command with a `debug` option: its errors become a paragraph and an exit code."""
 
     @functools.wraps(command)

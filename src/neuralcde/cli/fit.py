@@ -17,10 +17,8 @@ from sklearn.model_selection import train_test_split
 from ..estimators import NeuralCDEClassifier, NeuralCDERegressor
 from ..estimators.path_estimator import PathEstimator
 from ..report import record_run
-from ..train import Processes
-from ..train.interrupts import Interrupts
-from ..train.whole_files import staged, write_atomically
-from .errors import WrongUseError, ends_well, in_file, in_options
+from ..system import Interrupts, Processes, staged, write_atomically
+from .errors import WrongUseError, in_file, in_options, report_errors
 from .labelled import all_targets, read_series
 from .options import DEFAULTS, EstimatorOptions, check_config, check_parameters, given, read_config, write_config
 from .predictions import check_names, prediction_table
@@ -33,7 +31,7 @@ OWN = (
 )
 
 
-@ends_well
+@report_errors
 def fit(
     table: Path | None = None,
     *,

@@ -17,8 +17,8 @@ from ..estimators import NeuralCDEClassifier
 from ..estimators.parts import KINDS
 from ..estimators.path_estimator import PathEstimator
 from ..solve import solvers
+from ..system import write_atomically
 from ..train import TrainingSettings
-from ..train.whole_files import write_atomically
 from .errors import WrongUseError
 
 # Where the estimators also take objects, the command line takes names.

@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from .errors import WrongUseError, ends_well, in_options
+from .errors import WrongUseError, in_options, report_errors
 from .tables import read_columns, write_table
 
 
-@ends_well
+@report_errors
 def predict(
     folder: Path,
     table: Path,

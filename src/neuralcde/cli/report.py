@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .errors import WrongUseError, ends_well
+from .errors import WrongUseError, report_errors
 
 
-@ends_well
+@report_errors
 def report(folder: Path, *, debug: bool = False) -> None:
     """Write report.html into a folder that `neuralcde fit` wrote: the data, the learning, the test, three examples, the cost.
 

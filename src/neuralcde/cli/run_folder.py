@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..train.folder_lock import folder_lock
+from ..system import folder_lock
 from .errors import WrongUseError
 
 

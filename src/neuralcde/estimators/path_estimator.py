@@ -20,15 +20,16 @@ from ..models import PathModel
 from ..paths import ControlPath, PathDataset, PathScheme
 from ..series import IrregularSeries, ragged
 from ..solve import Tableau
+from ..system import Processes
 from ..tasks import Task, missing_targets
-from ..train import Processes, TrainingSettings, outputs_of, train
+from ..train import TrainingSettings, outputs_of, train
 from .inputs import OF_ARRAYS, as_series, as_targets, as_training_series
 from .modules import seeded_module
 from .parameters import check_parameters
 from .parts import Chosen, copied
 from .preparation import Preparation
 
-FEWEST_THAT_JUDGE = 8  # series; where there would be fewer, all of them train
+MIN_VALIDATION_SERIES = 8  # series; where there would be fewer, all of them train
 LARGE = 2**24  # values; above it paths are built batch by batch
 
 
@@ -259,7 +260,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"validation_fraction={self.validation_fraction!r} of {size} series leaves none to learn from."
             )
-        if count < FEWEST_THAT_JUDGE:
+        if count < MIN_VALIDATION_SERIES:
             return everything, everything[:0]
         strata = None if targets is None else self._strata(targets, count)
         training, validation = train_test_split(everything, test_size=count, random_state=seed % 2**31, stratify=strata)

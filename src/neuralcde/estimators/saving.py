@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import __version__
 from ..models import PathModel
+from ..system import staged, that_counts, write_atomically
 from ..tasks import Task, task_from_config
-from ..train.whole_files import staged, that_counts, write_atomically
 from .classifier import NeuralCDEClassifier
 from .inputs import OF_ARRAYS
 from .json_shapes import DIGEST, TEXT, WHOLE, Each, Leaf, check_shape

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..system import write_atomically
 from ..tasks import BinaryTask, MulticlassTask, MultilabelTask, RegressionTask
-from ..train.whole_files import write_atomically
 from .bootstrap import intervals, resamples
 from .classes import binary_figures, mistakes, multiclass_figures, multilabel_figures
 from .data import data_facts, data_figures

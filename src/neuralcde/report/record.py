@@ -19,8 +19,8 @@ from .. import __version__
 from ..estimators.inputs import as_targets
 from ..estimators.path_estimator import PathEstimator
 from ..series import IrregularSeries, ragged
+from ..system import write_atomically
 from ..tasks import BinaryTask, Task
-from ..train.whole_files import write_atomically
 from .summary import summary_of_series, summary_of_targets
 
 PARTS = ("times", "values", "offsets", "static")  # of the examples

@@ -15,8 +15,8 @@ from ..fields import FunctionField, ODEAsCDE
 from ..series import ragged
 from .adaptive import relative, step_factor
 from .events import Events, KnotEvents, Saved
-from .held import Together
 from .loop import Problem
+from .parameter_snapshot import ModuleBundle
 from .solution import SolveError
 from .step import Place, runge_kutta
 from .steps import Adaptive
@@ -39,7 +39,7 @@ def solve_with_adjoint(
             'gradient="backsolve" must know the parameters, but the field is a function; '
             'make it an nn.Module, or use gradient="checkpoint".'
         )
-    together = Together(problem.modules)
+    together = ModuleBundle(problem.modules)
     trained = {name: parameter for name, parameter in together.named_parameters() if parameter.requires_grad}
     inputs = problem.z0.new_zeros(0, 0) if problem.jump is None else problem.jump.inputs
     events = problem.events
@@ -60,7 +60,7 @@ class _Fixed:
     problem: Problem
     forward: Forward
     tolerance: Adaptive | None
-    together: Together
+    together: ModuleBundle
     names: list[str]
 
 
@@ -113,7 +113,12 @@ class _Sums:
     """Gradients that gather up along the way; and the parameters, apart from their modules: hooks are for the whole sum."""
 
     def __init__(
-        self, together: Together, parameters: dict[str, Tensor], coefficients: Tensor | None, inputs: Tensor, timed: int
+        self,
+        together: ModuleBundle,
+        parameters: dict[str, Tensor],
+        coefficients: Tensor | None,
+        inputs: Tensor,
+        timed: int,
     ):
         self.together = together
         self.named = {name: parameter.detach().requires_grad_() for name, parameter in parameters.items()}

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from ..series import ragged
 from .events import Events, Saved
 from .gradients import Backprop, Checkpoint
-from .held import Held
+from .parameter_snapshot import ParameterSnapshot
 from .solvers import Tableau
 from .step import Place, runge_kutta
 from .terms import Jump, Term
@@ -113,7 +113,9 @@ def solve_plainly(
     z, states = problem.z0[order], []
     segment = longest if isinstance(gradient, Backprop) or not torch.is_grad_enabled() else gradient.every
     if segment < longest:
-        held = Held(problem.modules, [problem.coefficients, *([] if problem.jump is None else [problem.jump.inputs])])
+        held = ParameterSnapshot(
+            problem.modules, [problem.coefficients, *([] if problem.jump is None else [problem.jump.inputs])]
+        )
     for first in range(0, longest, max(segment, 1)):
         last = min(first + segment, longest)
         if segment < longest:

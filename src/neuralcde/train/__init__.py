@@ -3,6 +3,5 @@
 from .loop import TrainingError as TrainingError
 from .loop import outputs_of as outputs_of
 from .loop import train as train
-from .processes import Processes as Processes
 from .settings import TrainingSettings as TrainingSettings
 from .state import TrainingResult as TrainingResult

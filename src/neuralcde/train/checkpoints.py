@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from .whole_files import write_atomically
+from ..system import write_atomically
 
 MAGIC = b"neuralcde checkpoint, sha256 "
 LINE = len(MAGIC) + 64 + 1  # hexadecimal digits, and the end of the line

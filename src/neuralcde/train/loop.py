@@ -18,12 +18,10 @@ from ..models import PathModel
 from ..paths import ControlPath, PathDataset
 from ..series import ragged
 from ..solve import SolveError
+from ..system import Interrupts, Processes, folder_lock
 from ..tasks import Task
 from .augmentation import drop_channels, jitter_channels
 from .checkpoints import load_state, save_state, write_history
-from .folder_lock import folder_lock
-from .interrupts import Interrupts
-from .processes import Processes
 from .progress import Progress
 from .settings import TrainingSettings
 from .state import TrainingResult, TrainingState
@@ -125,7 +123,7 @@ def _epochs(
                 loss = _epoch(state, task, training, epoch, together, interrupts)
                 row: dict[str, Any] = {"epoch": epoch, "loss": loss, "rate": state.rate}
                 if validation is not None:
-                    outputs, targets = outputs_of(state.judged, validation, settings.batch_size * 4, together)
+                    outputs, targets = outputs_of(state.validated_model, validation, settings.batch_size * 4, together)
                     row["validation_loss"] = float(task.loss(outputs, targets))
                     row |= {f"validation_{name}": value for name, value in task.metrics(outputs, targets).items()}
                 row["seconds"] = time.perf_counter() - start

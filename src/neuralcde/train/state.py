@@ -47,7 +47,7 @@ class TrainingState:
         self.best = _weights(model)
 
     @property
-    def judged(self) -> PathModel:
+    def validated_model(self) -> PathModel:
         """The model that is validated: the average where there is one."""
         return self.averaged or self.model
 
@@ -81,7 +81,7 @@ class TrainingState:
             or self.result.best_epoch < 0
             or _quality(row, metric) > _quality(history[self.result.best_epoch], metric)
         ):
-            self.best, self.result.best_epoch = _weights(self.judged), row["epoch"]
+            self.best, self.result.best_epoch = _weights(self.validated_model), row["epoch"]
 
     @property
     def stalled(self) -> bool:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 
-class Together(nn.Module):
+class ModuleBundle(nn.Module):
     """Several modules as one, so that a parameter they share is one parameter."""
 
     def __init__(self, parts: Sequence[nn.Module]):
@@ -25,7 +25,7 @@ class Together(nn.Module):
         return functional_call(self, dict(parameters), (function, *arguments))
 
 
-class Held:
+class ParameterSnapshot:
     """The parameters of some modules and other tensors, as they are now.
 
     Whoever repeats a computation for its gradient must find them as they were, also where the modules got others since
@@ -33,7 +33,7 @@ class Held:
     """
 
     def __init__(self, parts: Sequence[nn.Module], others: Sequence[Tensor]):
-        self.together = Together(parts)
+        self.together = ModuleBundle(parts)
         self.parameters = dict(self.together.named_parameters())
         self.tensors = [*self.parameters.values(), *others]
         self.versions = self._versions()

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from .whole_files import lock, made, tidy, unlock
+from .atomic_io import lock, made, tidy, unlock
 
 LOCK = ".lock"
 

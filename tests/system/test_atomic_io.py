@@ -10,9 +10,8 @@ import pytest
 import torch
 
 import neuralcde as nc
-from neuralcde.train import whole_files
-from neuralcde.train.folder_lock import folder_lock
-from neuralcde.train.whole_files import staged, tidy, write_atomically
+from neuralcde.system import atomic_io, folder_lock
+from neuralcde.system.atomic_io import staged, tidy, write_atomically
 
 
 def killed(work):
@@ -175,11 +174,11 @@ def test_file_systems_without_locks(tmp_path, monkeypatch):
     def refuse(*_):
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(whole_files.fcntl, "flock", refuse)
+    monkeypatch.setattr(atomic_io.fcntl, "flock", refuse)
     (tmp_path / ".7.part").mkdir()
     with folder_lock(tmp_path), folder_lock(tmp_path), staged(tmp_path) as part:
         write_atomically(part / "a", b"new")
-    monkeypatch.setattr(whole_files, "fcntl", None)
+    monkeypatch.setattr(atomic_io, "fcntl", None)
     with folder_lock(tmp_path), folder_lock(tmp_path), staged(tmp_path) as part:
         write_atomically(part / "b", b"new")
     assert names(tmp_path) == [".7.part", "a", "b"]

@@ -1,0 +1,8 @@
+"""The system around a run: files that are written whole, folders that one run has to itself, processes, Ctrl-C. A leaf."""
+
+from .atomic_io import staged as staged
+from .atomic_io import that_counts as that_counts
+from .atomic_io import write_atomically as write_atomically
+from .folder_lock import folder_lock as folder_lock
+from .interrupts import Interrupts as Interrupts
+from .processes import Processes as Processes
