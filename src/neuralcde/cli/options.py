@@ -100,7 +100,7 @@ def check_config(found: dict[str, Any], own: dict[str, Any], file: Path | None) 
     known = own.keys() | {field.name for field in dataclasses.fields(EstimatorOptions)}
     for name, value in found.items():
         if name == "random_state":
-            raise WrongUseError(f"--config {file}: random_state is called seed here; write seed = {_toml(value)}.")
+            raise WrongUseError(f"--config {file}: random_state is called seed here; write seed = {value}.")
         if name not in known:
             raise WrongUseError(f"--config {file} has the unknown option {name}.")
         if name in own and not _fits(value, own[name]):

@@ -60,7 +60,7 @@ def predict(
         outputs = estimator._outputs(series)
     except (SolveError, TypeError, ValueError) as reason:
         raise WrongUseError(f"{table}: {in_options(reason)}") from reason
-    predictions = prediction_table(estimator, series, outputs, form.id, config.get("label", "prediction"))
+    predictions = prediction_table(estimator, series, outputs, form.id, str(config.get("label", "prediction")))
     if spreadsheet_safe:
         predictions = without_formulas(predictions)
     if out is None:
