@@ -11,7 +11,8 @@ import signal
 import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
+import traceback
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 import hypothesis
@@ -63,13 +64,19 @@ def main() -> None:
     workers = min(os.cpu_count() or 1, len(READERS))
     each = options.seconds * workers / len(READERS)
     print(f"seed {options.seed}, {each:.0f} s for each of {len(READERS)} readers", flush=True)
+    counts, failed = [], False
     with ProcessPoolExecutor(workers) as pool:
-        started = {name: pool.submit(_in_a_process, name, each, options.seed) for name in READERS}
-        counts = {}
-        for name, future in started.items():
-            counts[name] = future.result()
-            print(f"{name:16}{counts[name]:10,} cases", flush=True)
-    print(f"{'all':16}{sum(counts.values()):10,} cases")
+        started = {pool.submit(_in_a_process, name, each, options.seed): name for name in READERS}
+        for future in as_completed(started):
+            failure = future.exception()
+            if failure is None:
+                counts.append(future.result())
+                print(f"{started[future]:16}{counts[-1]:10,} cases", flush=True)
+            else:
+                failed = True
+                print(f"{started[future]:16}failed", *traceback.format_exception(failure), sep="\n", flush=True)
+    print(f"{'all':16}{sum(counts):10,} cases")
+    sys.exit(failed)
 
 
 if __name__ == "__main__":
