@@ -81,14 +81,6 @@ def test_wrong_numbers_are_named(where, name, change, message):
         call()
 
 
-def test_series_are_sorted_by_length():
-    """Whatever their order, the longest come first in the tiles: the states belong to their series all the same."""
-    call = whole_call()
-    call()
-    counts = call.events["offsets"].diff()
-    assert not torch.equal(counts, counts.sort(descending=True).values)
-
-
 @pytest.mark.parametrize(
     ("column", "value", "message"),
     [

@@ -178,7 +178,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         """
         settings = self.check_parameters()
         if resume and self.random_state is None:
-            raise ValueError("resume=True needs a random_state, the same as in the run that is to go on.")
+            raise ValueError("resume=True needs a random_state, the same as in the checkpointed run.")
         series, noted = as_training_series(self, X)
         targets = as_targets(y, series, by_id=series is X, per_row=self.per_row)
         task = self._make_task(_known_targets(targets) if self.per_row else targets)

@@ -195,7 +195,7 @@ def events_of(
 
 
 def knot_events(path: ControlPath, jumps: Bool[Tensor, "rows"] | None) -> Events | None:
-    """The events that `events_of` gives for one step a piece, at no cost: every row is an event.
+    """The events that `events_of` gives for one step per piece, at no cost: every row is an event.
 
     None where it is not so simple: on rectilinear paths, where a series has one row only, and without any series.
     """

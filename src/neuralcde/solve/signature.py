@@ -35,7 +35,7 @@ def signature(
     solver
         As in `solve_cde`.
     steps
-        As in `solve_cde`. None for one step a piece where that is exact, else for `AtKnots(substeps=8)`.
+        As in `solve_cde`. None for one step per piece where that is exact, else for `AtKnots(substeps=8)`.
 
     Returns
     -------

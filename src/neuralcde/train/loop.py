@@ -89,7 +89,7 @@ def _resume(state: TrainingState, file: Path, fingerprint: str, together: Proces
         return
     if kept.pop("fingerprint", "") != fingerprint:
         raise ValueError(
-            "cannot resume: data, targets, path or model differ from the run that is to go on; use resume=False, "
+            "cannot resume: data, targets, path or model differ from the checkpointed run; use resume=False, "
             f"or delete {file}."
         )
     try:

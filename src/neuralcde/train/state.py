@@ -108,7 +108,7 @@ class TrainingState:
         changed = [name for name, value in now.items() if name not in free and kept[name] != value]
         if changed:
             raise ValueError(
-                f"cannot resume: {', '.join(changed)} differ from the run that is to go on; use the same, or resume=False."
+                f"cannot resume: {', '.join(changed)} differ from the checkpointed run; use the same, or resume=False."
             )
         self.model.load_state_dict(state["model"])
         if self.averaged is not None:
