@@ -20,6 +20,7 @@ FOLDERS = [
     "_native",
     "contracts",
     "system",
+    "figures",
     "series",
     "paths",
     "fields",

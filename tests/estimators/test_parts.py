@@ -1,64 +1,20 @@
 """Path schemes, fields and models by name and as objects: fitted, cloned, searched, saved, loaded; members from outside too."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
-import torch
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
-from torch import nn
 
 import neuralcde as nc
 from neuralcde.contracts import Recipe
-from neuralcde.models import PathModel, Trajectory
-from neuralcde.paths import ControlPath, PathScheme
+from neuralcde.paths import PathScheme
+from own_parts import LastValues, Rotation, Staircase
 
 FAST = {"max_epochs": 1, "hidden": 4, "width": 4, "depth": 1, "random_state": 0}
 rng = np.random.default_rng(0)
 X = rng.normal(size=(24, 9, 2)).cumsum(1)
 X[rng.random(X.shape) < 0.2] = np.nan
 SERIES, Y = nc.IrregularSeries.from_padded(X), np.arange(24) % 2
-
-
-# ---- members from outside the package ----
-
-
-@dataclass
-class Staircase(PathScheme, name="test staircase"):
-    """A linear path through values that are rounded to steps."""
-
-    height: float = 0.5
-    causality = "knots"
-
-    def build(self, series):
-        path = nc.linear(series, fill="forward")
-        steps = (path.coefficients / self.height).round() * self.height
-        return ControlPath(series, steps, 1, "test staircase", self.causality)
-
-
-class Rotation(nc.VectorField, name="test rotation"):
-    def __init__(self, channels, hidden, *, speed=1.0):
-        super().__init__()
-        self.speed = speed
-        self.turn = nn.Linear(hidden, hidden * channels)
-        self.shape = hidden, channels
-
-    def forward(self, t, z):
-        return torch.sin(self.speed * self.turn(z)).unflatten(-1, self.shape)
-
-
-class LastValues(PathModel, name="test last values"):
-    """No differential equation: the state is a layer on the values of X."""
-
-    def __init__(self, channels, outputs, *, hidden=8, static=0, pool="last"):
-        super().__init__(channels, outputs, hidden=hidden, static=static, pool=pool)
-        self.layer = nn.Linear(channels, hidden)
-
-    def trajectory(self, path, *, rows=False, times=None):
-        at_rows = torch.tanh(self.layer(path.at_rows()))
-        at_times = None if times is None else torch.tanh(self.layer(path.evaluate(times)))
-        return Trajectory(at_rows[path.series.offsets[1:] - 1], at_rows, at_times)
 
 
 CHOICES = {

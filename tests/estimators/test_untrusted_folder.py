@@ -156,7 +156,7 @@ def test_sizes_are_compared_before_memory_is_taken(original, parameters, words, 
 
 
 def test_outputs_are_compared_too(original, tmp_path):
-    task = {"kind": "multilabel", "labels": 2**62, "positive_weights": None}
+    task = {"name": "multilabel", "labels": 2**62, "positive_weights": None}
     write(tmp_path, original["a"] | {"config.json": changed(original["a"]["config.json"], ["task"], task)})
     refused(tmp_path, r"config\.json is damaged")
 
@@ -227,8 +227,9 @@ CONFIG = {
     ("parameters", "solver"): (["rk4"], "rk5"),
     ("parameters", "class_weight"): ([[0]], [[[], 1.0]], "heavy", [[0, NAN]], [1, 2]),
     ("parameters", "random_state"): ("0", -1, HUGE),
+    ("parameters", "task"): ({}, 5, "unknown", {"name": []}, {"name": "binary", "unknown": 1}),
     ("task",): ([], None, {}),
-    ("task", "kind"): ({}, "regression"),
+    ("task", "name"): ({}, "regression", "unknown"),
     ("task", "classes"): ([1, NAN], ["a", 1], [[], []], "ab", 5, ["a"]),
     ("channels",): (NAN, 2.0, -1, 99, "3"),
     ("array",): ([], None, {"n_features_in_": "5"}, {"feature_names_in_": ["a"]}, {"feature_names_in_": 5}),
@@ -294,9 +295,9 @@ def test_every_name_is_needed(original, name, tmp_path):
 
 
 def test_an_estimator_does_its_own_tasks(original, tmp_path):
-    content = changed(original["b"]["config.json"], ["task"], {"kind": "binary", "classes": [0, 1]})
+    content = changed(original["b"]["config.json"], ["task"], {"name": "binary", "classes": [0, 1]})
     write(tmp_path, original["b"] | {"config.json": content})
-    refused(tmp_path, "NeuralCDERegressor does not do the task 'binary'")
+    refused(tmp_path, "NeuralCDERegressor does not train the task 'binary'")
 
 
 def test_names_of_columns_are_as_many_as_columns(original, tmp_path):

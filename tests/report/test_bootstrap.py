@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from neuralcde.report import bootstrap
-from neuralcde.report.bootstrap import SEED, intervals, resamples, weighted_metrics
-from neuralcde.tasks import BinaryTask, MulticlassTask, MultilabelTask, RegressionTask
+from neuralcde.report.bootstrap import SEED, intervals, resamples
+from neuralcde.tasks import BinaryTask, MulticlassTask, MultilabelTask, RegressionTask, Task
 
 
 def case(kind, size=80):
@@ -31,12 +31,20 @@ def case(kind, size=80):
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "labels", "regression"])
 def test_equal_weights_give_the_metrics_of_the_task(kind):
     task, outputs, targets = case(kind)
-    metrics = weighted_metrics(task, outputs, targets)
     wanted = task.metrics(outputs, targets)
-    assert set(metrics) == set(wanted)
     with np.errstate(invalid="ignore"):  # the recall of a class that is not there
-        for name, metric in metrics.items():
-            np.testing.assert_allclose(metric(np.ones((1, len(targets)))), wanted[name], rtol=1e-9)
+        found = task.resampled_metrics(outputs, targets, np.ones((1, len(targets))))
+    assert {name: float(values[0]) for name, values in found.items()} == pytest.approx(wanted, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["binary", "multiclass", "labels", "regression"])
+def test_many_resamples_at_once_equal_metrics_of_repeated_cases(kind):
+    task, outputs, targets = case(kind)
+    weights = np.random.default_rng(3).integers(0, 3, (5, len(targets))).astype(float)
+    with np.errstate(invalid="ignore"):
+        found = task.resampled_metrics(outputs, targets, weights)
+    for name, values in Task.resampled_metrics(task, outputs, targets, weights).items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "labels", "regression"])

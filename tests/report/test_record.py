@@ -143,7 +143,7 @@ def test_data_json_is_json(run_and_series):
     json.dumps(run.data, allow_nan=False)
 
 
-def test_shares_of_labels_at_every_row_are_of_rows(tmp_path):
+def test_labels_at_every_row_are_counted_per_row(tmp_path):
     series = series_of(30)
     y = np.empty(30, dtype=object)
     y[:] = [np.stack([np.ones(n), np.arange(n) % 2], 1) for n in series.lengths.tolist()]
@@ -151,8 +151,8 @@ def test_shares_of_labels_at_every_row_are_of_rows(tmp_path):
     estimator.save(tmp_path)
     record_run(tmp_path, estimator, series, y, test=np.arange(20, 30))
     found = target_rows(read_run(tmp_path))
-    assert [line["test_share"] for line in found] == pytest.approx(np.concatenate(y[20:]).mean(0).tolist())
-    assert [line["training_share"] for line in found] == pytest.approx(np.concatenate(y[:20]).mean(0).tolist())
+    assert [line["test"] for line in found] == np.concatenate(y[20:]).sum(0).tolist()
+    assert [line["training"] for line in found] == np.concatenate(y[:20]).sum(0).tolist()
 
 
 def test_targets_are_those_of_the_ids(tmp_path):

@@ -5,6 +5,7 @@ Commands are named here and loaded when they are called, so that `--help` does n
 
 from __future__ import annotations
 
+import importlib
 import sys
 
 from .ctrl_c import ctrl_c_leaves
@@ -23,10 +24,13 @@ def _run(arguments: list[str] | None) -> None:
         sys.exit("The command line needs more packages: pip install 'neuralcde[cli]'")
     from .. import __version__
 
+    arguments = _import_modules(sys.argv[1:] if arguments is None else arguments)
     app = App(
         name="neuralcde",
         version=__version__,
-        help="Neural controlled differential equations for irregular, partially observed time series.",
+        help="Neural controlled differential equations for irregular, partially observed time series.\n\n"
+        "neuralcde --import MODULE COMMAND ... imports a module first, so that its path schemes, fields, models and tasks "
+        "can be chosen by name. MODULE is on Python's path or in the current folder.",
     )
     app.command("neuralcde.cli.fit:fit", name="fit", help="Train a model on a long table of measurements and save it.")
     app.command("neuralcde.cli.predict:predict", name="predict", help="Predict with a saved model.")
@@ -38,3 +42,19 @@ def _run(arguments: list[str] | None) -> None:
         help="Make a table, train on it, report, predict, compare with baselines.",
     )
     app(arguments)
+
+
+def _import_modules(arguments: list[str]) -> list[str]:
+    """Import the modules named by leading `--import` options; what is left are the arguments of the command."""
+    while arguments[:1] == ["--import"]:
+        if len(arguments) < 2:
+            sys.exit("error: --import needs the name of a module.")
+        sys.path.insert(0, "")
+        try:
+            importlib.import_module(arguments[1])
+        except ImportError as reason:
+            sys.exit(f"error: --import {arguments[1]}: {reason}.")
+        finally:
+            sys.path.remove("")
+        arguments = arguments[2:]
+    return arguments

@@ -18,6 +18,7 @@ from ..estimators import NeuralCDEClassifier, NeuralCDERegressor
 from ..estimators.path_estimator import PathEstimator
 from ..report import record_run
 from ..system import Interrupts, Processes, staged, write_atomically
+from ..tasks import Task
 from .errors import WrongUseError, in_file, in_options, report_errors
 from .labelled import all_targets, read_series
 from .options import DEFAULTS, EstimatorOptions, check_config, check_parameters, given, read_config, write_config
@@ -43,7 +44,7 @@ def fit(
     channels: list[str] | None = None,
     exclude: list[str] | None = None,
     dtype: Literal["auto", "float32", "float64"] | None = None,
-    task: Literal["classification", "regression"] | None = None,
+    task: str | None = None,
     out: Path,
     config: Path | None = None,
     test_fraction: float | None = None,
@@ -79,8 +80,8 @@ def fit(
         Type of the values until they are scaled, float32 or float64; default auto, which is float64 where float32 would round away
         what a channel varies by.
     task
-        By default classification, and regression where the label has more than 20 different numbers, or numbers that are not
-        whole.
+        classification, regression, or the name of a task; by default regression where the label has more than 20 different
+        numbers, or numbers that are not whole, and classification otherwise.
     out
         Folder for the model, its configuration and its test results.
     config
@@ -126,6 +127,8 @@ def fit(
             raise WrongUseError(
                 f"{'TABLE' if name == 'table' else '--' + name} is missing; give it, or a --config that has it."
             )
+    if known.get("task", "regression") not in ("classification", *Task.registry):
+        raise WrongUseError(f"--task {known['task']} is not one of classification, {', '.join(Task.registry)}.")
     if known.get("channels") == []:
         raise WrongUseError("--channels: no channels are given; name one, or leave it out for every numeric column.")
     parameters = {name: value for name, value in known.items() if name not in OWN}
@@ -141,27 +144,33 @@ def fit(
 def _fit(known: dict[str, Any], parameters: dict[str, Any], *, out: Path, resume: bool, begun: float) -> None:
     """Train, test and save, with options that were checked."""
     series, targets = read_series(known)
-    kind = known.get("task") or ("regression" if _is_quantity(targets) else "classification")
+    chosen = known.get("task") or ("regression" if _is_quantity(targets) else "classification")
+    goal = chosen if chosen == "classification" else Task.registry[chosen].goal
     values = set(all_targets(targets).tolist()) - {None}
-    if kind == "classification" and len(values) < 2:
+    if goal == "classification" and len(values) < 2:
         raise WrongUseError(f"--label {known['label']} has one class only, {values}; there is nothing to learn.")
-    if kind == "regression" and parameters.get("class_weight") is not None:
+    if goal == "regression" and parameters.get("class_weight") is not None:
         raise WrongUseError("--class-weight is for classification; this label is a quantity.")
-    if kind == "regression":
+    if goal == "regression":
         parameters.pop("class_weight", None)
-    settled: dict[str, Any] = {"test_fraction": 0.2, "seed": 0, "dtype": "auto"} | known | {"task": kind}
+    settled: dict[str, Any] = {"test_fraction": 0.2, "seed": 0, "dtype": "auto"} | known | {"task": chosen}
     training, test = _split(
         targets,
         float(settled["test_fraction"]),
         int(settled["seed"]),
-        classes=kind == "classification",
+        classes=goal == "classification",
     )
-    estimator_class = NeuralCDEClassifier if kind == "classification" else NeuralCDERegressor
+    estimator_class = NeuralCDEClassifier if goal == "classification" else NeuralCDERegressor
+    if chosen not in ("classification", "regression"):
+        parameters = parameters | {"task": chosen}
     estimator = estimator_class(**DEFAULTS | parameters | {"random_state": int(settled["seed"])})
-    check_names(known["id"], known["time"], known["label"], values if kind == "classification" else ())
+    try:
+        check_names(estimator.make_task(all_targets(targets)), known["id"], known["time"], known["label"])
+    except (ValueError, TypeError) as reason:
+        raise WrongUseError(in_options(reason)) from reason
     first = Processes.current().first
     if first:
-        print(f"{series}\n{kind}: {len(training)} series train, {len(test)} test", flush=True)
+        print(f"{series}\n{chosen}: {len(training)} series train, {len(test)} test", flush=True)
     try:
         estimator.fit(series[training], targets[training], folder=out / "training", resume=resume)
     except (ValueError, TypeError) as reason:
@@ -199,8 +208,9 @@ def _fit(known: dict[str, Any], parameters: dict[str, Any], *, out: Path, resume
 
 
 def _plain(estimator: PathEstimator) -> dict[str, Any]:
-    """Every parameter of the estimator but the seed, which is the run's."""
-    return {name: value for name, value in estimator.get_params().items() if name not in ("random_state", "verbose")}
+    """Every parameter of the estimator but those that belong to the command: its seed, its output and its task."""
+    own = ("random_state", "verbose", "task")
+    return {name: value for name, value in estimator.get_params(deep=False).items() if name not in own}
 
 
 def _is_quantity(targets: np.ndarray[Any, Any]) -> bool:

@@ -50,7 +50,7 @@ def _options() -> type:
         described |= {name: text for name, text in _described(documented).items() if not text.startswith("As in")}
     fields = []
     for name, parameter in inspect.signature(NeuralCDEClassifier.__init__).parameters.items():
-        if name not in ("self", "random_state"):  # which is --seed
+        if name not in ("self", "random_state", "task"):  # which are --seed and the command's own --task
             kind = TYPES.get(name, hints[name])
             text = f"{described.get(name, '')} Default: {DEFAULTS.get(name, parameter.default)}."
             help_ = Parameter(help=text, show_default=False)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import polars
+import torch
 from torch import Tensor
 
 from ..estimators.path_estimator import PathEstimator
 from ..series import IrregularSeries
-from ..tasks import BinaryTask, MulticlassTask, MultilabelTask
+from ..tasks import Task
 from .errors import WrongUseError
 
 
@@ -22,19 +22,7 @@ def prediction_table(
     columns: dict[str, Any] = {id_column: series.ids.tolist()}
     if estimator.per_row:
         columns = dict(series.to_long("polars").select(id_column, series.format.time).to_dict())
-    task = estimator.task_
-    decoded = task.decode(outputs)
-    several = decoded.ndim > 1  # targets or labels, numbered
-    columns |= (
-        {f"{label}_{k}": decoded[:, k].tolist() for k in range(decoded.shape[1])}
-        if several
-        else {label: decoded.tolist()}
-    )
-    if isinstance(task, MultilabelTask):
-        columns |= {f"p_{k}": p.tolist() for k, p in enumerate(task.probabilities(outputs).T)}
-    if isinstance(task, BinaryTask | MulticlassTask):
-        p = task.probabilities(outputs)
-        columns |= {f"p_{name}": p[:, k].tolist() for k, name in enumerate(task.classes)}
+    columns |= estimator.task_.prediction_columns(outputs, label)
     if truth is not None:
         columns[f"true_{label}"] = np.asarray(truth).tolist()
     return polars.DataFrame(columns)
@@ -49,10 +37,11 @@ def without_formulas(frame: polars.DataFrame) -> polars.DataFrame:
     return frame.rename({name: f"'{name}" for name in names.filter(names.str.contains(formula))})
 
 
-def check_names(id_column: str, time: str, label: str, classes: Iterable[Any]) -> None:
-    """The columns of predictions must differ from each other, and from those that say what they are for."""
-    probabilities = {f"p_{name}" for name in classes}
-    taken = {label, f"true_{label}", *probabilities}
-    for option, name, others in (("id", id_column, taken), ("time", time, taken), ("label", label, probabilities)):
+def check_names(task: Task, id_column: str, time: str, label: str) -> None:
+    """Refuse a table in which a column of the predictions would have the name of another one."""
+    empty = torch.zeros(0, task.outputs)
+    own = task.prediction_columns(empty, "").keys() - {""}  # such as the probabilities
+    taken = {*task.prediction_columns(empty, label), f"true_{label}"}
+    for option, name, others in (("id", id_column, taken), ("time", time, taken), ("label", label, own)):
         if name in others:
             raise WrongUseError(f"--{option} {name}: predictions have a column of that name; rename it in the table.")

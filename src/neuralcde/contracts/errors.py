@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 
@@ -32,11 +33,17 @@ class ArgumentError(ValueError):
 
     def in_python(self) -> str:
         """The message with arguments as Python has them."""
-        return self.message.format(*(_in_python(name, value) for name, value in self.options.items()))
+        return self._filled(_in_python)
 
     def on_the_command_line(self) -> str:
         """The message with arguments as options of the command line."""
-        return self.message.format(*(_as_option(name, value) for name, value in self.options.items()))
+        return self._filled(_as_option)
+
+    def _filled(self, spelling: Callable[[str, Any], str]) -> str:
+        """The message with its options; one without options may hold braces of its own."""
+        if not self.options:
+            return self.message
+        return self.message.format(*(spelling(name, value) for name, value in self.options.items()))
 
 
 def _in_python(name: str, value: Any) -> str:

@@ -11,8 +11,9 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from ..contracts import ArgumentError
 from ..solve import Tableau
-from ..tasks import BinaryTask, MulticlassTask, MultilabelTask, check_class_weight, classification_task
+from ..tasks import ClassificationTask, check_class_weight, classification_task
 from ..train import TrainingSettings
 from .parts import Chosen
 from .path_estimator import PathEstimator, with_parameters
@@ -45,8 +46,8 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
     ['slow', 'fast']
     """
 
-    _tasks = BinaryTask, MulticlassTask, MultilabelTask
-    task_: BinaryTask | MulticlassTask | MultilabelTask
+    goal = "classification"
+    task_: ClassificationTask
 
     def __init__(
         self,
@@ -60,6 +61,7 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
         intensity: bool | Literal["auto"] = "auto",
         per_row: bool = False,
         pool: Literal["last", "mean"] = "last",
+        task: Chosen = "auto",
         solver: str | Tableau = "rk4",
         substeps: int = 1,
         max_epochs: int = 100,
@@ -90,6 +92,7 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
             intensity=intensity,
             per_row=per_row,
             pool=pool,
+            task=task,
             solver=solver,
             substeps=substeps,
             max_epochs=max_epochs,
@@ -116,18 +119,25 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
         check_class_weight(self.class_weight)
         return super().check_parameters()
 
-    def _make_task(self, targets: NDArray[Any]) -> BinaryTask | MulticlassTask | MultilabelTask:
-        check_classification_targets(targets)
-        task = classification_task(targets, self.class_weight)
-        if isinstance(task, MulticlassTask) and len(task.classes) < 2:
-            raise ValueError(f"Classifier can't train when only one class is present: y is always {task.classes[0]!r}.")
-        return task
+    def _checked_targets(self, y: NDArray[Any]) -> NDArray[Any]:
+        check_classification_targets(y)
+        if y.ndim == 1 and len(np.unique(y)) < 2:
+            raise ArgumentError(
+                f"Classifier can't train when only one class is present: y is always {y.tolist()[0]!r}.", argument="y"
+            )
+        return y
+
+    def _inferred_task(self, y: NDArray[Any]) -> ClassificationTask:
+        return classification_task(y, self.class_weight)
+
+    def _task_options(self) -> dict[str, Any]:
+        return {} if self.class_weight is None else {"class_weight": self.class_weight}
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """The classes in the order of `predict_proba`; of several labels their positions."""
+        """The classes in the order of the columns of `predict_proba`; for several labels, their numbers."""
         check_is_fitted(self, "module_")  # which raises an AttributeError, so that hasattr says no
-        return np.arange(self.task_.labels) if isinstance(self.task_, MultilabelTask) else np.array(self.task_.classes)
+        return self.task_.columns
 
     def _strata(self, targets: NDArray[Any], count: int) -> NDArray[Any] | None:
         if targets.ndim > 1:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from ..contracts import Option, PartOf, Recipe, Registry
+from ..contracts import Choice, Either, Option, Part, PartOf, Recipe, Registry
 from ..fields import VectorField
 from ..models import PathModel
 from ..paths import PathScheme
 from ..solve import Tableau
+from ..tasks import Task
 
 Chosen = Any  # a name, a class, an object or a recipe; `check_parts` says what fits
 Value = TypeVar("Value")
@@ -18,6 +20,7 @@ KINDS: dict[str, Registry[Any]] = {
     "model": PathModel.registry,
     "field": VectorField.registry,
     "path": PathScheme.registry,
+    "task": Task.registry,
 }
 # Far above what is of use. A model that somebody else saved can ask for no more than that.
 LARGEST = {"depth": 1000, "substeps": 1000}
@@ -27,7 +30,8 @@ LARGEST_OPTION = 100_000
 def check_parts(given: Mapping[str, Any]) -> None:
     """Refuse what is no member of its kind, and recipes of absurd size."""
     for name, registry in KINDS.items():
-        Option(PartOf(registry), None, "").check(name, given[name])
+        fits = Either(Choice("auto"), PartOf(registry)) if name == "task" else PartOf(registry)
+        Option(fits, None, "").check(name, given[name])
         for option, value in given[name].options.items() if isinstance(given[name], Recipe) else ():
             largest = LARGEST.get(option, LARGEST_OPTION)
             if isinstance(value, int) and value > largest:
@@ -45,7 +49,7 @@ def part_to_config(name: str, value: Any) -> Any:
         return value.to_config()
     if name not in KINDS or isinstance(value, str):
         return value
-    if isinstance(value, PathScheme):
+    if isinstance(value, Part):
         return value.to_config()
     return Recipe.of(value, KINDS[name]).to_config(KINDS[name])
 
@@ -54,8 +58,13 @@ def part_from_config(name: str, config: Any) -> Any:
     """What `part_to_config` described. Members from outside the package must have been imported."""
     if name == "solver" and isinstance(config, dict):
         return Tableau.from_config(config)
+    if isinstance(config, str) and name in KINDS and (name, config) != ("task", "auto"):
+        KINDS[name][config]  # an error that says how a member from outside becomes known
     if name not in KINDS or not isinstance(config, dict):
         return config
     if name == "path":
         return PathScheme.from_config(config)
-    return Recipe.of(config, KINDS[name])
+    recipe = Recipe.of(config, KINDS[name])
+    if name == "task" and recipe.options.keys() == {field.name for field in dataclasses.fields(recipe.member)}:
+        return Task.from_config(config)
+    return recipe

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from ..contracts import ArgumentError, Recipe
 from ..models import PathModel
 from ..paths import ControlPath, PathDataset, PathScheme
 from ..series import IrregularSeries, ragged
@@ -58,6 +59,8 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         paths (all but "natural_cubic" and "smoothing") each of them knows the past alone.
     pool : {"last", "mean"}
         Whether the output is read off the last state or off its mean over time; at a row or a time off the mean up to it.
+    task : "auto", str, or Task
+        What y means: loss, decoding and metrics. "auto": classification or regression as y asks for. A name, or a `Task`.
     solver : str or Tableau
         Of the differential equation.
     substeps : int
@@ -111,6 +114,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         intensity: bool | Literal["auto"] = "auto",
         per_row: bool = False,
         pool: Literal["last", "mean"] = "last",
+        task: Chosen = "auto",
         solver: str | Tableau = "rk4",
         substeps: int = 1,
         max_epochs: int = 100,
@@ -139,6 +143,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         self.intensity = intensity
         self.per_row = per_row
         self.pool = pool
+        self.task = task
         self.solver = solver
         self.substeps = substeps
         self.max_epochs = max_epochs
@@ -158,7 +163,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.verbose = verbose
 
-    _tasks: tuple[type[Task], ...]  # that it may have
+    goal: ClassVar[str]  # of the tasks that it trains
     task_: Task
     preparation_: Preparation
     module_: PathModel
@@ -181,7 +186,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
             raise ValueError("resume=True needs a random_state, the same as in the checkpointed run.")
         series, noted = as_training_series(self, X)
         targets = as_targets(y, series, by_id=series is X, per_row=self.per_row)
-        task = self._make_task(_known_targets(targets) if self.per_row else targets)
+        task = self.make_task(targets)
         encoded = task.encode(targets)
         seed = Processes.current().agree(lambda: int(check_random_state(self.random_state).randint(2**31 - 1)))
         training, validation = self._split(None if self.per_row else targets, len(series), seed)
@@ -249,8 +254,37 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         """Refuse wrong parameters, as `fit` does first of all; those of the training are returned."""
         return check_parameters(vars(self))
 
-    def _make_task(self, targets: NDArray[Any]) -> Task:
+    def make_task(self, y: NDArray[Any]) -> Task:
+        """The task that `fit` trains on these targets: the chosen one, or the one that y asks for. With `per_row` y has all rows."""
+        y = self._checked_targets(_known_targets(y) if self.per_row else y)
+        given = self._task_options()
+        if isinstance(self.task, str) and self.task == "auto":
+            task = self._inferred_task(y)
+        elif isinstance(self.task, Task):
+            for name in given:
+                raise ArgumentError(
+                    f"{name} cannot be given beside a task object; make the task with it.", argument=name
+                )
+            task = copied(self.task)
+        else:
+            recipe = Recipe.of(self.task, Task.registry)
+            task = recipe.member.from_targets(y, **recipe.options | given)
+        if task.goal != self.goal:
+            raise ArgumentError(
+                f"task={self.task!r} is a task of {task.goal}, but this estimator is one of {self.goal}.",
+                argument="task",
+            )
+        return task
+
+    def _checked_targets(self, y: NDArray[Any]) -> NDArray[Any]:
         raise NotImplementedError
+
+    def _inferred_task(self, y: NDArray[Any]) -> Task:
+        raise NotImplementedError
+
+    def _task_options(self) -> dict[str, Any]:
+        """Options of the estimator that a task is made with."""
+        return {}
 
     def _split(self, targets: NDArray[Any] | None, size: int, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """Positions of the series that train, and of those that judge."""

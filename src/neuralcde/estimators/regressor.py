@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
+from ..contracts import ArgumentError
 from ..tasks import RegressionTask, regression_task
 from .path_estimator import PathEstimator, with_parameters
 
@@ -36,18 +37,21 @@ class NeuralCDERegressor(RegressorMixin, PathEstimator):  # type: ignore[misc]
     True
     """
 
-    _tasks = (RegressionTask,)
+    goal = "regression"
 
-    def _make_task(self, targets: NDArray[Any]) -> RegressionTask:
+    def _checked_targets(self, y: NDArray[Any]) -> NDArray[Any]:
         try:
-            numbers = np.asarray(targets, dtype=np.float64)
+            numbers = np.asarray(y, dtype=np.float64)
         except (TypeError, ValueError, OverflowError) as reason:
-            raise ValueError(f"y must be numbers, got {targets.dtype}: Unknown label type.") from reason
+            raise ArgumentError(f"y must be numbers, got {y.dtype}: Unknown label type.", argument="y") from reason
         if not np.isfinite(numbers).all():
-            raise ValueError("Input y contains infinity; leave such series out.")
+            raise ArgumentError("Input y contains infinity; leave such series out.", argument="y")
         if numbers.ndim > 2:
-            raise ValueError(f"y must have shape (series,) or (series, targets), got {numbers.shape}.")
-        return regression_task(numbers)
+            raise ArgumentError(f"y must have shape (series,) or (series, targets), got {numbers.shape}.", argument="y")
+        return numbers
+
+    def _inferred_task(self, y: NDArray[Any]) -> RegressionTask:
+        return regression_task(y)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """A number (or several) a series, or a row."""

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from .. import __version__
 from ..models import PathModel
 from ..system import staged, that_counts, write_atomically
-from ..tasks import Task, task_from_config
+from ..tasks import Task
 from .classifier import NeuralCDEClassifier
 from .inputs import OF_ARRAYS
 from .json_shapes import DIGEST, TEXT, WHOLE, Each, Leaf, check_shape
@@ -35,7 +35,7 @@ from .untrusted_folder import (
     read_file,
 )
 
-FORMAT = 4
+FORMAT = 5
 KINDS: dict[str, type[PathEstimator]] = {kind.__name__: kind for kind in (NeuralCDEClassifier, NeuralCDERegressor)}
 FILES = {"config.json": LARGEST_JSON, "preprocess.json": LARGEST_JSON, "model.safetensors": LARGEST_TENSORS}
 PERHAPS_NAN = Leaf("a number", lambda value: isinstance(value, int | float) and not isinstance(value, bool))
@@ -70,7 +70,7 @@ def save(estimator: PathEstimator, folder: Path) -> None:
         "parameters": _plain(
             getattr(estimator, "_fitted_params", None) or estimator.get_params(deep=False)
         ),  # not what was set since
-        "task": estimator.task_.config(),
+        "task": estimator.task_.to_config(),
         "channels": estimator.module_.channels,
         "array": {name: np.asarray(vars(estimator)[name]).tolist() for name in OF_ARRAYS if name in vars(estimator)},
         "history": estimator.history_,
@@ -129,9 +129,9 @@ def load(folder: str | Path, *, device: str = "cpu") -> PathEstimator:
     with damage_named(folder / "config.json"):
         estimator = KINDS[config["estimator"]](**_parameters(config["parameters"]) | {"device": device})
         estimator.check_parameters()
-        task = task_from_config(config["task"])
-        if not isinstance(task, estimator._tasks):
-            raise ValueError(f"{config['estimator']} does not do the task {task.kind!r}.")
+        task = Task.from_config(config["task"])
+        if task.goal != estimator.goal:
+            raise ValueError(f"{config['estimator']} does not train the task {config['task']['name']!r}.")
         if config["channels"] != preparation.channels:
             raise ValueError(f"channels is {config['channels']}, but preprocess.json makes {preparation.channels}.")
         _check_history(config["history"], config["best_epoch"], task)

@@ -32,6 +32,8 @@ class GRUD(JumpModel, name="gru_d"):
         $\bar x$, one number a data channel; None for 0, which it is for scaled data.
     """
 
+    title = "GRU-D"
+
     means: Tensor
 
     def __init__(self, channels: int, outputs: int, *, hidden: int = 47, means: Tensor | None = None, **options: Any):

@@ -19,6 +19,8 @@ class GRUDeltaT(JumpModel, name="gru_dt"):
         As in `JumpModel`, which also says what the cell sees.
     """
 
+    title = "GRU-Δt"
+
     def __init__(self, channels: int, outputs: int, *, hidden: int = 47, **options: Any):
         super().__init__(channels, outputs, hidden=hidden, **options)
         self.cell = GRUCell(self.inputs, hidden)

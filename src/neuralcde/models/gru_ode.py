@@ -32,6 +32,8 @@ class GRUODE(SolvedModel, name="gru_ode"):
         "zero" (the default without static features), "static" (the default with them), "linear", "both".
     """
 
+    title = "GRU-ODE"
+
     def __init__(
         self,
         channels: int,

@@ -41,6 +41,8 @@ class NeuralCDE(SolvedModel, name="neural_cde"):
     8212
     """
 
+    title = "a Neural CDE"
+
     def __init__(
         self,
         channels: int,

@@ -22,6 +22,8 @@ class ODERNN(JumpModel, name="ode_rnn"):
         Of h: `depth` hidden layers of `width` units.
     """
 
+    title = "ODE-RNN"
+
     def __init__(
         self, channels: int, outputs: int, *, hidden: int = 32, width: int = 32, depth: int = 3, **options: Any
     ):

@@ -61,6 +61,8 @@ class PathModel(nn.Module, Named):
     """
 
     registry: ClassVar[Registry[type[PathModel]]]
+    title: ClassVar[str] = "a model of your own"
+    """What the report calls it, in a sentence: "Classification with a Neural CDE"."""
 
     def __init__(
         self,

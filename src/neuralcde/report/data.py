@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ..figures import LINE, Drawing, draw, number
 from ..series.table_format import TableFormat
 from .clock import unit_of
-from .figure import LINE, Drawing, draw
-from .wording import number
 
 
 def data_figures(summary: dict[str, Any], format: TableFormat) -> list[Drawing]:

@@ -1,4 +1,4 @@
-"""Three test series: what was observed, the path X that the model sees, and what it predicts as time goes on."""
+"""Three test series: the observations, the path X that the model sees, and its predictions over time."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..figures import COLOURS, DARK, DASHED, DOTS, GREY, LINE, WIDTH, Drawing, draw, number, short
 from ..series import IrregularSeries
 from ..series.tables import static_columns
-from ..tasks import BinaryTask, MulticlassTask, RegressionTask
+from ..tasks.evaluation import Role
+from ..tasks.task import GENERAL_VERDICTS
 from .clock import Clock, clock_of
-from .figure import COLOURS, DARK, DOTS, GREY, LINE, WIDTH, Drawing, draw
 from .run import Run
-from .wording import number, percent, short
 
 Array = NDArray[Any]
-CHANNELS = 4  # that are drawn
-DENSE = 400  # points of a path, beside its knots
-DRAWN = 400  # observations of a channel, and times of a prediction
+CHANNELS = 4  # most channels that are drawn
+DENSE = 400  # points of a path, besides its knots
+DRAWN = 400  # most observations per channel, and most times of a prediction
 BELOW: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, -0.42), "ncols": 2, "handlelength": 1.2}
-LINES = 4  # classes, labels or targets of which the prediction is drawn
 
 
 def example_figures(run: Run) -> list[Drawing]:
@@ -50,7 +49,7 @@ def telling_channels(run: Run) -> list[int]:
     return sorted(there[k] for k in np.argsort(changes)[-CHANNELS:])
 
 
-def _figure(run: Run, series: IrregularSeries, position: int, role: str, channels: list[int]) -> Drawing:
+def _figure(run: Run, series: IrregularSeries, position: int, role: Role, channels: list[int]) -> Drawing:
     times = series.times.numpy()
     clock = clock_of(series.format, float(times[0]), float(times[-1]))
     t, path = path_of(run, series)
@@ -95,87 +94,45 @@ def path_of(run: Run, series: IrregularSeries) -> tuple[Array, Array]:
 
 
 def _prediction(axes: Any, run: Run, series: IrregularSeries, position: int, clock: Clock) -> None:
-    """The last panel: what is predicted after each row."""
-    task = run.estimator.task_
+    """The last panel: the prediction after each row."""
     times = series.times.numpy()
     rows = _spread(len(times), DRAWN)
     outputs = run.estimator._outputs_at(series, times[rows])[0]
-    truth = run.targets[run.rows_of(position)].numpy()
+    forecast = run.estimator.task_.forecast(outputs, run.targets[run.rows_of(position)], run.names)
     look = {"linewidth": 1.5, "marker": "o" if len(rows) <= 60 else "", "markersize": 2.6}
-    t = _shown(times, clock)
-
-    def truths(values: Array, colour: str) -> None:
-        if len(values) == 1:
-            axes.axhline(values[0], color=colour, linewidth=1.1, linestyle=(0, (4, 3)))
-        else:
-            axes.plot(t[rows], values[rows], color=colour, linewidth=1.1, linestyle=(0, (4, 3)))
-
-    if isinstance(task, RegressionTask):
-        several = len(task.means) > 1
-        scale, mean = (np.ones(1), np.zeros(1)) if several else (np.array(task.scales), np.array(task.means))
-        for k, name in enumerate(run.names[:LINES]):
-            colour = COLOURS[k] if several else DARK
-            axes.plot(t[rows], outputs[:, k].numpy() * scale[0] + mean[0], color=colour, label=short(name, 18), **look)
-            truths(truth[:, k] * scale[0] + mean[0], colour)
-        axes.set_title(f"predicted {'targets, standardised' if several else short(run.label)}; dashed: true")
-        if several:
-            axes.legend(**BELOW)
-        return
-    p = task.probabilities(outputs)  # type: ignore[attr-defined]
-    axes.set(ylim=(-0.04, 1.04))
-    axes.set_yticks([0, 0.5, 1], ["0", "½", "1"])
-    if isinstance(task, BinaryTask):
-        axes.plot(t[rows], p[:, 1], color=DARK, **look)
-        if len(truth) > 1:
-            truths(truth, GREY)
-        dashed = "; dashed: true" if len(truth) > 1 else ""
-        axes.set_title(f"predicted chance of {short(run.names[1], 24)}{dashed}")
-        return
-    told = []
-    if len(truth) == 1:
-        told = [int(truth[0])] if isinstance(task, MulticlassTask) else np.flatnonzero(truth[0] == 1).tolist()
-    likely = np.argsort(-p.max(0), kind="stable").tolist()
-    for place, k in enumerate([*told, *(k for k in likely if k not in told)][:LINES]):
-        # matplotlib leaves names that start with _ out of legends, but not those that start with no space at all
-        name = f"\u200b{short(run.names[k], 14)}" + (" (true)" if k in told else "")
-        axes.plot(t[rows], p[:, k], color=COLOURS[place], label=name, **look)
-    axes.set_title("predicted chance")
-    axes.legend(**BELOW)
+    t, several = _shown(times, clock)[rows], len(forecast.curves) > 1
+    for place, curve in enumerate(forecast.curves):
+        colour, of_truth = (COLOURS[place], COLOURS[place]) if several else (DARK, GREY)
+        # matplotlib leaves names that start with _ out of the legend; a zero-width space before them keeps them in
+        axes.plot(t, curve.values, color=colour, label=f"\u200b{curve.name}", **look)
+        if curve.truth is not None and len(curve.truth) == 1:
+            axes.axhline(curve.truth[0], **DASHED | {"color": of_truth})
+        elif curve.truth is not None:
+            axes.plot(t, curve.truth[rows], **DASHED | {"color": of_truth})
+    if forecast.probability:
+        axes.set(ylim=(-0.04, 1.04))
+        axes.set_yticks([0, 0.5, 1], ["0", "½", "1"])
+    axes.set_title(forecast.title)
+    if several:
+        axes.legend(**BELOW)
 
 
-def _words(run: Run, series: IrregularSeries, position: int, role: str, clock: Clock) -> tuple[str, str]:
+def _words(run: Run, series: IrregularSeries, position: int, role: Role, clock: Clock) -> tuple[str, str]:
     """Title and sentence of an example."""
     facts = [f"{len(series.times):,} rows, {int(series.observed.sum()):,} values"]
     if clock.since:
         facts.append(f"start {clock.since}")
     features = static_columns(series.static.numpy(), series.format)
     facts += [f"{short(key)} {_value(column[0])}" for key, column in features[:6]]
-    verdict, told = _judged(run, run.rows_of(position), role)
+    verdict, told = _verdict(run, run.rows_of(position), role)
     return f"{short(series.ids[0], 40)}: {verdict}", f"{told}. {'; '.join(facts)}."
 
 
-def _judged(run: Run, part: slice, role: str) -> tuple[str, str]:
+def _verdict(run: Run, part: slice, role: Role) -> tuple[str, str]:
     """What an example is an example of, and what was predicted."""
-    task, truth, outputs = run.estimator.task_, run.targets[part].numpy(), run.outputs[part]
-    verdict = {"surest": "the best", "typical": "a typical one", "worst": "the worst"}[role]
     if run.estimator.per_row:
-        return verdict, "Judged by its mean loss"
-    if isinstance(task, RegressionTask):
-        found, known = np.ravel(task.decode(outputs)), truth[0] * np.array(task.scales) + np.array(task.means)
-        names = [f"{short(name)} " if len(found) > 1 else "" for name in run.names[:LINES]]
-        pairs = [f"{name}{number(found[k])}, true {number(known[k])}" for k, name in enumerate(names)]
-        return verdict, f"Predicted {'; '.join(pairs)}"
-    p = task.probabilities(outputs)[0]  # type: ignore[attr-defined]
-    answer = int(p.argmax())
-    if not isinstance(task, BinaryTask | MulticlassTask):
-        yes = ", ".join(short(run.names[k]) for k in np.flatnonzero(truth[0] == 1)[:6])
-        return verdict, f"True: {yes or 'none'}; likeliest: {short(run.names[answer])} with {percent(p[answer])}"
-    true = int(truth[0])
-    told = f"Predicted {short(run.names[answer])} with {percent(p[answer])}"
-    if true == answer:
-        return {"surest": "sure and right", "typical": "typical", "worst": "the least sure"}[role], f"{told}, rightly"
-    missed = {"surest": "the best of its class, missed", "typical": "typical, and missed", "worst": "the worst mistake"}
-    return missed[role], f"{told}, wrongly: it is {short(run.names[true])}, which gets {percent(p[true])}"
+        return GENERAL_VERDICTS[role], "Ranked by its mean loss"
+    return run.estimator.task_.verdict(run.outputs[part], run.targets[part], run.names, role)
 
 
 def _value(item: Any) -> str:

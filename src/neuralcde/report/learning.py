@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..estimators.path_estimator import PathEstimator
-from .figure import DARK, DOTS, LINE, Drawing, draw
-from .wording import metric_title, score
+from ..figures import DARK, DOTS, LINE, Drawing, draw, score
+from ..tasks import metric_title
 
 
 def learning_curves(estimator: PathEstimator) -> list[Drawing]:

@@ -7,21 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
+from ..figures import Drawing, Table, duration, number, percent, score
 from ..system import write_atomically
-from ..tasks import BinaryTask, MulticlassTask, MultilabelTask, RegressionTask
+from ..tasks import METRICS, metric_title
 from .bootstrap import intervals, resamples
-from .classes import binary_figures, mistakes, multiclass_figures, multilabel_figures
 from .data import data_facts, data_figures
 from .examples import example_figures
-from .figure import Drawing
 from .learning import learning_curves
-from .quantities import regression_figures
 from .run import Run, read_run
-from .wording import METRICS, duration, metric_title, number, percent, score
 
-BARS = 60  # channels, classes or labels of which each has a line
+BARS = 60  # most channels, classes or labels with a line each
 
 
 def write_report(folder: str | Path) -> Path:
@@ -74,7 +70,7 @@ def render(run: Run) -> str:
         data_figures=data_figures(run.data["series"], run.estimator.preparation_.format),
         learning=learning_curves(run.estimator),
         test_figures=test_figures(run),
-        mistakes=mistakes(run) if isinstance(task, MulticlassTask) else None,
+        test_tables=test_tables(run),
         examples=example_figures(run),
         causal=run.estimator.preparation_.scheme.causality != "none",
         parameters=parameter_rows(run),
@@ -84,17 +80,20 @@ def render(run: Run) -> str:
 
 
 def metric_rows(run: Run) -> list[dict[str, Any]]:
-    """Every metric of the test, its interval, and what a guess gets that knows the training targets alone."""
+    """Every metric of the test, its interval, and what the task's baseline gets."""
     task = run.estimator.task_
     found = task.metrics(run.outputs, run.targets)
-    guess = task.metrics(guesses(run), run.targets)
+    constant = torch.tensor(run.data["baseline"], dtype=torch.float64)
+    guess = task.metrics(constant.expand(*run.outputs.shape), run.targets)
     reach = intervals(task, run.outputs, run.targets, counts=run.counts)
     return [
         {
             "name": name,
             "title": metric_title(name),
-            "meaning": METRICS[name][1] if name in METRICS else "",
-            "better": "" if name not in METRICS else "more is better" if METRICS[name][2] else "less is better",
+            "meaning": METRICS[name].meaning if name in METRICS else "",
+            "better": ""
+            if name not in METRICS
+            else f"{'more' if METRICS[name].larger_is_better else 'less'} is better",
             "value": value,
             "interval": reach.get(name),
             "guess": guess.get(name, math.nan),
@@ -103,57 +102,26 @@ def metric_rows(run: Run) -> list[dict[str, Any]]:
     ]
 
 
-def guesses(run: Run) -> Tensor:
-    """Outputs that are the same for all: how frequent each class was in the training data, or the targets' mean."""
-    task = run.estimator.task_
-    constant = torch.zeros(task.outputs, dtype=torch.float64)
-    if not isinstance(task, RegressionTask):
-        counts = torch.tensor(run.data["targets"]["training"], dtype=torch.float64) + 0.5  # a class may be missing
-        if isinstance(task, MulticlassTask):
-            constant = counts.log()
-        elif isinstance(task, BinaryTask):
-            constant = (counts[1:] / counts[:1]).log()
-        else:
-            total = run.data["cases"]["training"] + 1.0
-            constant = (counts / (total - counts).clamp(min=0.5)).log()
-    return constant.expand(*run.outputs.shape)
-
-
 def target_rows(run: Run) -> list[dict[str, Any]]:
-    """A line for every class or label, with its shares; or for every target, with its quantiles."""
-    found, task = run.data["targets"], run.estimator.task_
-    if isinstance(task, RegressionTask):
-        return [
-            {"name": name, "training": found["training"][k], "test": found["test"][k]}
-            for k, name in enumerate(run.names)
-        ]
-    total = {part: sum(found[part]) for part in found}
-    if isinstance(task, MultilabelTask):
-        total = run.data["cases"]
-    return [
-        {"name": name}
-        | {part: found[part][k] for part in found}
-        | {f"{part}_share": found[part][k] / max(total[part], 1) for part in found}
-        for k, name in enumerate(run.names)
-    ]
+    """One line per class or label with its counts, or per target with its quantiles."""
+    found = run.data["targets"]
+    return [{"name": name} | {part: found[part][k] for part in found} for k, name in enumerate(run.names)]
 
 
 def test_figures(run: Run) -> list[Drawing]:
-    """What the task has figures for; none where no target of the test is known."""
-    task = run.estimator.task_
-    if bool(run.targets.isnan().all()):
-        return []
-    if isinstance(task, BinaryTask):
-        return binary_figures(run)
-    if isinstance(task, MulticlassTask):
-        return multiclass_figures(run)
-    return regression_figures(run) if isinstance(task, RegressionTask) else multilabel_figures(run)
+    """The task's figures; none where no target of the test is known."""
+    return [] if bool(run.targets.isnan().all()) else run.estimator.task_.figures(run.evaluation)
+
+
+def test_tables(run: Run) -> list[Table]:
+    """The task's tables; none where no target of the test is known."""
+    return [] if bool(run.targets.isnan().all()) else run.estimator.task_.tables(run.evaluation)
 
 
 def parameter_rows(run: Run) -> list[dict[str, Any]]:
     """The estimator's parameters, and which of them are not the defaults."""
-    defaults = type(run.estimator)().get_params()
+    defaults = type(run.estimator)().get_params(deep=False)
     return [
         {"name": name, "value": value, "changed": value != defaults[name]}
-        for name, value in run.estimator.get_params().items()
+        for name, value in run.estimator.get_params(deep=False).items()
     ]

@@ -20,8 +20,8 @@ from ..estimators.inputs import as_targets
 from ..estimators.path_estimator import PathEstimator
 from ..series import IrregularSeries, ragged
 from ..system import write_atomically
-from ..tasks import BinaryTask, Task
-from .summary import summary_of_series, summary_of_targets
+from ..tasks import Task
+from .summary import summary_of_series
 
 PARTS = ("times", "values", "offsets", "static")  # of the examples
 RECORDED = ("model.safetensors", "test_outputs.safetensors", "examples.safetensors")  # that belong together
@@ -65,16 +65,18 @@ def record_run(
     parts = [np.flatnonzero(training), np.arange(len(series))[test]]
     if estimator.per_row:
         parts = [np.asarray(ragged.select(series.offsets, torch.from_numpy(part))[0]) for part in parts]
-    before, after = (of_all[part] for part in parts)
-    held, known = series[test], estimator.task_.encode(after)
+    task = estimator.task_
+    before, known = (task.encode(of_all[part]) for part in parts)
+    held = series[test]
     outputs = estimator._outputs(held) if outputs is None else outputs
     counts = held.lengths if estimator.per_row else torch.ones(len(held), dtype=torch.int64)
-    examples = choose_examples(estimator.task_, outputs, known, counts=counts.numpy(), lengths=held.lengths.numpy())
+    examples = choose_examples(task, outputs, known, counts=counts.numpy(), lengths=held.lengths.numpy())
     data = {
         "written": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         "series": summary_of_series(series) | {"training": int(training.sum()), "test": len(held)},
-        "cases": {"training": len(before), "test": len(after)},
-        "targets": summary_of_targets(estimator.task_, before, after),
+        "cases": {"training": len(before), "test": len(known)},
+        "targets": {"training": task.summary(before), "test": task.summary(known)},
+        "baseline": task.baseline(before).double().tolist(),
         "examples": examples,
         "machine": _machine(estimator, held),
     }
@@ -96,10 +98,10 @@ def digest(content: bytes) -> str:
 def choose_examples(
     task: Task, outputs: Tensor, targets: Tensor, *, counts: NDArray[Any], lengths: NDArray[Any]
 ) -> list[tuple[int, str]]:
-    """Three test series that tell much: positions, each with "surest", "typical" or "worst".
+    """Three test series worth a look: their positions, each with "surest", "typical" or "worst".
 
-    Ranked by what they add to the loss. Of two classes: the surest right answer for each, and the worst; else the surest, the one
-    in the middle, the worst.
+    Series are ranked by their loss. Of two classes the best of each is chosen, and the worst of all; otherwise the best, the
+    median, and the worst.
 
     Parameters
     ----------
@@ -116,10 +118,9 @@ def choose_examples(
     order = candidates[np.argsort(loss[candidates], kind="stable")]
     if not len(order):
         return []
-    if isinstance(task, BinaryTask) and len(targets) == len(lengths):
-        of_class = [order[targets[order].numpy() == k] for k in (1, 0)]
-        wanted = [(part[0], "surest") for part in of_class if len(part)]
-    else:
+    groups = task.contrasted(targets) if len(targets) == len(lengths) else []
+    wanted = [(order[group[order]][0], "surest") for group in groups if group[order].any()]
+    if not groups:
         wanted = [(order[0], "surest"), (order[len(order) // 2], "typical")]
     found: dict[int, str] = {}
     for position, role in [(order[-1], "worst"), *wanted]:

@@ -27,8 +27,7 @@ from ..estimators.json_shapes import (
 from ..estimators.path_estimator import PathEstimator
 from ..series import IrregularSeries
 from ..series.arrays import Rows, check_finite, check_increasing, check_static
-from ..tasks import BinaryTask, MulticlassTask, RegressionTask, is_finite
-from .summary import QUANTILES
+from ..tasks import QUANTILES, is_finite
 
 DISTRIBUTION = {"quantiles": [MODERATE], "edges": [MODERATE], "counts": [WHOLE], "logarithmic": TRUTH}
 COLUMNS = [{"name": TEXT, "missing": SHARE}]
@@ -48,6 +47,7 @@ DATA = {
     },
     "cases": {"training": WHOLE, "test": WHOLE},
     "targets": {"training": [], "test": []},
+    "baseline": [MODERATE],
     "examples": [[ID]],
     "machine": {"engine": TEXT, "threads": WHOLE, "machine": TEXT, "versions": Each(TEXT)},
     "ids": [ID],
@@ -69,6 +69,8 @@ def check_data(data: dict[str, Any], estimator: PathEstimator) -> None:
         raise ValueError("series.channels are not the channels of the model.")
     for part, found in data["targets"].items():
         _check_targets(found, f"targets.{part}", estimator)
+    if len(data["baseline"]) != estimator.task_.outputs:
+        raise ValueError(f"baseline has {len(data['baseline'])} numbers for {estimator.task_.outputs} outputs.")
     if len(data["ids"]) != len(data["examples"]):
         raise ValueError(f"there are {len(data['examples'])} examples, but {len(data['ids'])} ids.")
     for number, example in enumerate(data["examples"]):
@@ -89,13 +91,14 @@ def _check_distribution(found: dict[str, Any], where: str) -> None:
 
 
 def _check_targets(found: list[Any], where: str, estimator: PathEstimator) -> None:
-    """A count for each class or label; for each number quantiles, or none where no target is known."""
+    """One count per class or label; or one list of quantiles per target, empty where no target is known."""
     task = estimator.task_
-    check_shape(found, [[MODERATE]] if isinstance(task, RegressionTask) else [WHOLE], where)
-    wanted = len(task.classes) if isinstance(task, BinaryTask | MulticlassTask) else task.outputs
+    counts = task.summarised_by == "counts"
+    check_shape(found, [WHOLE] if counts else [[MODERATE]], where)
+    wanted = len(task.target_names("y"))
     if len(found) != wanted:
         raise ValueError(f"{where} has {len(found)} entries for {wanted} classes, labels or targets.")
-    if isinstance(task, RegressionTask) and any(len(part) not in (0, len(QUANTILES)) for part in found):
+    if not counts and any(len(part) not in (0, len(QUANTILES)) for part in found):
         raise ValueError(f"{where} are not {len(QUANTILES)} quantiles for each target.")
 
 
@@ -110,14 +113,7 @@ def check_outputs(tensors: dict[str, Tensor], data: dict[str, Any], estimator: P
     total = sum(counts.tolist())
     if outputs.shape != (total, task.outputs) or not outputs.is_floating_point() or not outputs.isfinite().all():
         raise ValueError(f"outputs are not finite numbers of shape ({total}, {task.outputs}).")
-    shape = (total,) if isinstance(task, BinaryTask | MulticlassTask) else (total, task.outputs)
-    if targets.shape != shape or targets.dtype != torch.float64 or bool(targets.isinf().any()):
-        raise ValueError(f"targets are not numbers of shape {shape}.")
-    known = targets[~targets.isnan()]
-    if not isinstance(task, RegressionTask):
-        most = len(task.classes) - 1 if isinstance(task, BinaryTask | MulticlassTask) else 1
-        if bool(((known < 0) | (known > most) | (known != known.round())).any()):
-            raise ValueError(f"targets are not whole numbers from 0 to {most}.")
+    task.check_encoded(targets, total)
     for number, (position, _) in enumerate(data["examples"]):
         if position >= len(counts):
             raise ValueError(f"examples[{number}] is test series {position} of {len(counts)}.")

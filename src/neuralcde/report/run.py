@@ -26,7 +26,7 @@ from ..estimators.untrusted_folder import (
 )
 from ..series import IrregularSeries
 from ..series.arrays import as_ids
-from ..tasks import BinaryTask, MulticlassTask
+from ..tasks import Evaluation
 from .record import PARTS, RECORDED, digest
 from .record_checks import COST, check_data, check_examples, check_outputs
 
@@ -83,13 +83,13 @@ class Run:
 
     @property
     def names(self) -> list[str]:
-        """Of the classes, labels or targets, in the order of the outputs."""
-        task = self.estimator.task_
-        if isinstance(task, BinaryTask | MulticlassTask):
-            names = [f"{name:g}" if isinstance(name, float) else str(name) for name in task.classes]
-            bare = isinstance(task, BinaryTask) and not isinstance(task.classes[0], str)
-            return [f"{self.label} {name}" for name in names] if bare else names
-        return [self.label] if task.outputs == 1 else [f"{self.label} {k + 1}" for k in range(task.outputs)]
+        """Names of the classes, labels or targets."""
+        return self.estimator.task_.target_names(self.label)
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """The test results, as a task takes them."""
+        return Evaluation(self.outputs, self.targets, self.names, self.cases)
 
     def rows_of(self, position: int) -> slice:
         """The targets of a test series."""

@@ -1,4 +1,4 @@
-"""Data in a few numbers, whatever their size."""
+"""A data set in a few numbers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from ..series import IrregularSeries
 from ..series.tables import static_columns
-from ..tasks import BinaryTask, MulticlassTask, Task
+from ..tasks import QUANTILES
 
-QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 BINS = 30
-WIDE = 50.0  # a range of which the largest is so many times the smallest is drawn on a logarithmic axis
+WIDE = 50.0  # ratio of largest to smallest number above which the axis is logarithmic
 
 
 def summary_of_series(series: IrregularSeries) -> dict[str, Any]:
@@ -39,21 +38,6 @@ def summary_of_series(series: IrregularSeries) -> dict[str, Any]:
     }
 
 
-def summary_of_targets(task: Task, training: NDArray[Any], test: NDArray[Any]) -> dict[str, Any]:
-    """How often each class or label is there; quantiles of numbers."""
-    parts = {"training": task.encode(training), "test": task.encode(test)}
-    if isinstance(task, BinaryTask | MulticlassTask):
-        places = range(len(task.classes))
-        return {name: [int((part == k).sum()) for k in places] for name, part in parts.items()}
-    if task.kind == "multilabel":
-        return {name: (part == 1).sum(0).tolist() for name, part in parts.items()}
-    numbers = {"training": training, "test": test}
-    return {
-        name: [_quantiles(column) for column in np.asarray(part, dtype=float).reshape(len(part), -1).T]
-        for name, part in numbers.items()
-    }
-
-
 def distribution(numbers: NDArray[Any]) -> dict[str, Any]:
     """Quantiles and a histogram; on a logarithmic axis where numbers are positive and differ widely."""
     low, high = float(numbers.min()), float(numbers.max())
@@ -72,13 +56,8 @@ def distribution(numbers: NDArray[Any]) -> dict[str, Any]:
         edges = np.linspace(low, high, BINS + 1)
     counts, _ = np.histogram(numbers, edges)
     return {
-        "quantiles": _quantiles(numbers),
+        "quantiles": np.quantile(numbers, QUANTILES).tolist(),
         "edges": edges.tolist(),
         "counts": counts.tolist(),
         "logarithmic": logarithmic,
     }
-
-
-def _quantiles(numbers: NDArray[Any]) -> list[float]:
-    known = numbers[~np.isnan(numbers)]
-    return np.quantile(known, QUANTILES).tolist() if len(known) else []

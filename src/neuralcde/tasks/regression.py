@@ -1,10 +1,10 @@
-"""Regression: one number or several."""
+"""Regression on one target or several."""
 
 from __future__ import annotations
 
 import reprlib
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -14,25 +14,30 @@ from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_err
 from torch import Tensor
 from torch.nn import functional
 
-from .task import Task, is_finite
+from ..contracts import ArgumentError
+from ..figures import Drawing, number, short
+from .evaluation import Curve, Evaluation, Forecast, Role
+from .metrics import weighted_errors
+from .number_figures import regression_figures
+from .task import GENERAL_VERDICTS, LINES, Task, is_finite
 
 TOO_LARGE = "the numbers in y are too large or too small to be squared; change their unit."
 
 
-@dataclass(frozen=True, eq=False)
-class RegressionTask(Task):
-    """One number or several; outputs are in units of the targets' standard deviations, the loss is the mean square.
+@dataclass
+class RegressionTask(Task, name="regression"):
+    """One number or several per case. Outputs are standardised targets, the loss is the mean squared error.
 
     Parameters
     ----------
     means, scales
-        Mean and standard deviation of every target in the training data.
+        Mean and standard deviation of each target in the training data.
     flat
-        Whether y has one dimension: predictions then have one too.
+        Whether y has one dimension; predictions then have one, too.
     """
 
-    kind: ClassVar[str] = "regression"
     metric: ClassVar[str] = "r2"
+    title: ClassVar[str] = "Regression"
     means: tuple[float, ...]
     scales: tuple[float, ...]
     flat: bool = True
@@ -50,39 +55,62 @@ class RegressionTask(Task):
         if not isinstance(self.flat, bool) or (self.flat and len(self.means) > 1):
             raise ValueError(f"flat={reprlib.repr(self.flat)} does not fit {len(self.means)} targets.")
 
+    @classmethod
+    def from_targets(cls, y: NDArray[Any], **options: Any) -> Self:
+        """Mean and standard deviation of each target in y; NaN is unknown."""
+        values = np.asarray(y, dtype=np.float64)
+        flat = values.ndim == 1
+        columns = values.reshape(-1, 1) if flat else values
+        with np.errstate(over="ignore", invalid="ignore"):
+            means, scales = np.nanmean(columns, axis=0), np.nanstd(columns, axis=0)
+        differ = np.nanmax(columns, axis=0) > np.nanmin(columns, axis=0)
+        scales = np.where(differ, scales, 1.0)
+        if not np.isfinite([means, scales]).all() or (scales == 0).any():
+            raise ArgumentError(TOO_LARGE, argument="y")
+        learnt: dict[str, Any] = {"means": tuple(means.tolist()), "scales": tuple(scales.tolist()), "flat": flat}
+        return cls(**learnt | options)
+
     @property
     def outputs(self) -> int:
-        """One a target."""
+        """One per target."""
         return len(self.means)
 
-    def encode(self, y: Any) -> Float[Tensor, "... targets"]:
-        """Scaled, NaN where not known."""
+    def encode(self, y: Any) -> Float[Tensor, "*cases targets"]:
+        """Standardised targets; NaN where unknown."""
         values = torch.from_numpy(np.array(y, dtype=np.float64))
         values = values[..., None] if self.flat else values
         if values.shape[-1] != self.outputs:
-            raise ValueError(f"y has {values.shape[-1]} targets, but the model was made for {self.outputs}.")
+            raise ArgumentError(
+                f"y has {values.shape[-1]} targets, but the model was made for {self.outputs}.", argument="y"
+            )
         return (values - values.new_tensor(self.means)) / values.new_tensor(self.scales)
 
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Mean squared error of the scaled targets."""
+    def loss(
+        self, outputs: Float[Tensor, "*cases targets"], targets: Float[Tensor, "*cases targets"]
+    ) -> Float[Tensor, ""]:
+        """Mean squared error of the standardised targets."""
         known = ~targets.isnan()
         return functional.mse_loss(outputs[known], targets[known].to(outputs.dtype))
 
-    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Squared errors of the scaled targets, mean over targets."""
+    def losses(
+        self, outputs: Float[Tensor, "*cases targets"], targets: Float[Tensor, "*cases targets"]
+    ) -> Float[Tensor, "*cases"]:
+        """Squared error of each case, averaged over its standardised targets."""
         return (outputs.double() - targets.double()).square().nanmean(-1)
 
-    def prior(self, targets: Tensor) -> Tensor:
-        """The mean, which is zero where these targets are those that the task was made of."""
+    def prior(self, targets: Float[Tensor, "*cases targets"]) -> Float[Tensor, " targets"]:
+        """The mean of each target."""
         return targets.reshape(-1, self.outputs).nanmean(0)
 
-    def decode(self, outputs: Tensor) -> NDArray[Any]:
+    def decode(self, outputs: Float[Tensor, "*cases targets"]) -> NDArray[Any]:
         """In the units of y."""
-        values: NDArray[Any] = outputs.detach().double().cpu().numpy() * np.array(self.scales) + np.array(self.means)
+        values = self.in_units(outputs)
         return values[..., 0] if self.flat else values
 
-    def metrics(self, outputs: Tensor, targets: Tensor) -> dict[str, float]:
-        """Share of variance explained, root mean squared and mean absolute error, in the units of y; means over targets."""
+    def metrics(
+        self, outputs: Float[Tensor, "*cases targets"], targets: Float[Tensor, "*cases targets"]
+    ) -> dict[str, float]:
+        """R², root mean squared error and mean absolute error in the units of y, averaged over targets."""
         scales = torch.tensor(self.scales, dtype=torch.float64)
         scaled = outputs.detach().double().cpu(), targets.double().cpu()
         found, truth = ((part * scales).reshape(-1, self.outputs).numpy() for part in scaled)
@@ -93,16 +121,49 @@ class RegressionTask(Task):
 
         return {"r2": mean(r2_score, 2), "rmse": mean(root_mean_squared_error), "mae": mean(mean_absolute_error)}
 
+    def resampled_metrics(
+        self, outputs: Float[Tensor, "cases targets"], targets: Float[Tensor, "cases targets"], weights: NDArray[Any]
+    ) -> dict[str, NDArray[Any]]:
+        """The same metrics, all resamples at once."""
+        scales = np.array(self.scales)
+        found, truth = outputs.detach().double().cpu().numpy(), targets.double().cpu().numpy()
+        return weighted_errors(weights, found * scales, truth * scales)
 
-def regression_task(y: Any) -> RegressionTask:
-    """The task that these numbers ask for."""
-    values = np.asarray(y, dtype=np.float64)
-    flat = values.ndim == 1
-    columns = values.reshape(-1, 1) if flat else values
-    with np.errstate(over="ignore", invalid="ignore"):
-        means, scales = np.nanmean(columns, axis=0), np.nanstd(columns, axis=0)
-    differ = np.nanmax(columns, axis=0) > np.nanmin(columns, axis=0)
-    scales = np.where(differ, scales, 1.0)
-    if not np.isfinite([means, scales]).all() or (scales == 0).any():
-        raise ValueError(TOO_LARGE)
-    return RegressionTask(tuple(means.tolist()), tuple(scales.tolist()), flat)
+    def check_encoded(self, targets: Tensor, cases: int) -> None:
+        """Refuse a tensor of another shape."""
+        super().check_encoded(targets, cases)
+        if targets.shape != (cases, self.outputs):
+            raise ValueError(f"targets are not numbers of shape {(cases, self.outputs)}.")
+
+    def in_units(self, standardised: Float[Tensor, "*cases targets"]) -> NDArray[Any]:
+        """From standardised targets to the units of y."""
+        values = standardised.detach().double().cpu().numpy()
+        found: NDArray[Any] = values * np.array(self.scales) + np.array(self.means)
+        return found
+
+    def summary(self, targets: Float[Tensor, "cases targets"]) -> list[Any]:
+        """Quantiles of each target, in the units of y."""
+        return super().summary(torch.from_numpy(self.in_units(targets)))
+
+    def figures(self, test: Evaluation) -> list[Drawing]:
+        """Predicted against true values, and residuals."""
+        return regression_figures(self.in_units(test.outputs), self.in_units(test.targets), test)
+
+    def forecast(
+        self, outputs: Float[Tensor, "times targets"], truth: Float[Tensor, "cases targets"], names: list[str]
+    ) -> Forecast:
+        """Predictions and true values; several targets are drawn standardised, on one axis."""
+        if len(names) > 1:
+            curves = super().forecast(outputs, truth, names).curves
+            return Forecast("predicted targets, standardised; dashed: true", curves)
+        curve = Curve(short(names[0]), self.in_units(outputs)[:, 0], self.in_units(truth)[:, 0])
+        return Forecast(f"predicted {curve.name}; dashed: true", [curve])
+
+    def verdict(
+        self, outputs: Float[Tensor, "1 targets"], target: Float[Tensor, "1 targets"], names: list[str], role: Role
+    ) -> tuple[str, str]:
+        """Predicted and true values."""
+        found, true = self.in_units(outputs)[0], self.in_units(target)[0]
+        several = [f"{short(name)} " if len(found) > 1 else "" for name in names[:LINES]]
+        pairs = [f"{name}{number(found[k])}, true {number(true[k])}" for k, name in enumerate(several)]
+        return GENERAL_VERDICTS[role], f"Predicted {'; '.join(pairs)}"

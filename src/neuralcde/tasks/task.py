@@ -1,96 +1,200 @@
-"""What every task can do."""
+"""The base class of tasks: output size, loss, decoding, metrics, and the task's part of tables and reports."""
 
 from __future__ import annotations
 
 import math
 import reprlib
 import sys
-from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-_kinds: dict[str, type[Task]] = {}
+from ..contracts import Part, Registry
+from ..figures import Drawing, Table, number, short
+from .evaluation import Curve, Evaluation, Forecast, Role
+
+QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+LINES = 4  # most curves of a forecast
 
 
-@dataclass(frozen=True, eq=False)
-class Task(ABC):
-    """What y means: how many outputs it takes, what is lost by them, and what they say.
+class Task(Part):
+    """What y means: output size, loss, decoding, metrics, and the task's part of prediction tables and reports.
 
-    Targets and outputs have the same leading shape: a series each, or a row of a series each where y changes over time. A target
-    of NaN is not known and counts for nothing. Tasks are plain numbers and strings, so that they can be saved as JSON.
+    Subclass it as a dataclass and give it a name; the fields must be numbers, text, or tuples of these, so that a
+    task can be saved as JSON. `from_targets` learns the fields from y. Seven methods are required: `outputs`, `encode`,
+    `loss`, `prior`, `decode`, `metrics` and the attribute `metric`; the others have defaults that work for every task.
+
+    Targets and outputs have the same leading shape: one entry per series, or one per row where y changes over time.
+    A target of NaN is unknown and is ignored.
     """
 
-    kind: ClassVar[str]
-    metric: ClassVar[str]  # what validation watches; the larger the better
+    registry: ClassVar[Registry[type[Task]]]
+    goal: ClassVar[Literal["classification", "regression"]] = "regression"
+    """Which estimator trains it: the classifier needs `probabilities` and `columns`."""
+    metric: ClassVar[str]
+    """The metric that chooses the best epoch; larger is better."""
+    summarised_by: ClassVar[Literal["counts", "quantiles"]] = "quantiles"
+    """How the report describes the targets: a count per class, or quantiles per target."""
+    title: ClassVar[str] = "Prediction"
+    """The kind of task, for the report."""
 
-    def __init_subclass__(cls, **options: Any):
-        super().__init_subclass__(**options)
-        _kinds[cls.kind] = cls
+    @classmethod
+    def from_targets(cls, y: NDArray[Any], **options: Any) -> Self:
+        """Make the task for these training targets, all of them known."""
+        return cls(**options)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """Make the task that `to_config` described; a ValueError for anything else."""
+        options = {name: tuple(x) if isinstance(x, list) else x for name, x in config.items()}
+        name = str(options.pop("name", ""))
+        member: Any = cls.registry[name]
+        try:
+            made: Self = member(**options)
+        except TypeError as reason:  # options are missing or unknown
+            raise ValueError(f"task {name!r} cannot be made of {reprlib.repr(sorted(options))}: {reason}") from reason
+        return made
+
+    # ---- required ----
 
     @property
     @abstractmethod
     def outputs(self) -> int:
-        """Numbers that a model must give."""
+        """Number of outputs of the model."""
+        raise NotImplementedError(f"{type(self).__name__} must define outputs")
 
     @abstractmethod
     def encode(self, y: Any) -> Float[Tensor, "..."]:
-        """Targets as the loss wants them."""
+        """Targets as the loss takes them, in float64; NaN where unknown."""
+        raise NotImplementedError(f"{type(self).__name__} must define encode(y)")
 
     @abstractmethod
-    def loss(self, outputs: Float[Tensor, "... outputs"], targets: Float[Tensor, "..."]) -> Float[Tensor, ""]:
-        """Mean loss over the targets that are known."""
-
-    @abstractmethod
-    def losses(self, outputs: Float[Tensor, "... outputs"], targets: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-        """What a series or row adds to the loss, classes not weighted; mean over its own targets, NaN where none is known."""
-
-    @abstractmethod
-    def decode(self, outputs: Float[Tensor, "... outputs"]) -> NDArray[Any]:
-        """Predictions in the user's terms."""
-
-    @abstractmethod
-    def metrics(self, outputs: Float[Tensor, "... outputs"], targets: Float[Tensor, "..."]) -> dict[str, float]:
-        """Scikit-learn's metrics of these outputs."""
+    def loss(self, outputs: Float[Tensor, "*cases outputs"], targets: Float[Tensor, "..."]) -> Float[Tensor, ""]:
+        """Mean loss over the known targets."""
+        raise NotImplementedError(f"{type(self).__name__} must define loss(outputs, targets)")
 
     @abstractmethod
     def prior(self, targets: Float[Tensor, "..."]) -> Float[Tensor, " outputs"]:
-        """The outputs with the least loss on these targets for a model that sees no series: where a readout starts."""
+        """The constant outputs with the least loss on these targets. The bias of the readout starts there."""
+        raise NotImplementedError(f"{type(self).__name__} must define prior(targets)")
+
+    @abstractmethod
+    def decode(self, outputs: Float[Tensor, "*cases outputs"]) -> NDArray[Any]:
+        """Predictions in the units of y."""
+        raise NotImplementedError(f"{type(self).__name__} must define decode(outputs)")
+
+    @abstractmethod
+    def metrics(self, outputs: Float[Tensor, "*cases outputs"], targets: Float[Tensor, "..."]) -> dict[str, float]:
+        """Metrics over the known targets, by name; NaN where a metric is undefined."""
+        raise NotImplementedError(f"{type(self).__name__} must define metrics(outputs, targets)")
+
+    # ---- training and evaluation ----
 
     def weight(self, targets: Float[Tensor, "..."]) -> float:
-        """How much these targets count against others in a mean: by their number."""
+        """The weight of a batch in the mean loss over all batches: the number of known targets."""
         return float((~targets.isnan()).sum())
 
-    def config(self) -> dict[str, Any]:
-        """The task as JSON can hold it."""
-        return {"kind": self.kind, **asdict(self)}
+    def losses(self, outputs: Float[Tensor, "*cases outputs"], targets: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        """Loss of each case, without class weights; NaN where its target is unknown."""
+        return torch.stack([self.loss(outputs[i : i + 1], targets[i : i + 1]) for i in range(len(targets))]).double()
+
+    def baseline(self, targets: Float[Tensor, "..."]) -> Float[Tensor, " outputs"]:
+        """Constant outputs that know the training targets and no series: what every model must beat."""
+        return self.prior(targets)
+
+    def resampled_metrics(
+        self, outputs: Float[Tensor, "cases outputs"], targets: Float[Tensor, "cases ..."], weights: NDArray[Any]
+    ) -> dict[str, NDArray[Any]]:
+        """Metrics of bootstrap resamples, one value per resample.
+
+        Parameters
+        ----------
+        outputs, targets
+            Of the test series.
+        weights
+            How often each resample draws each case, (resamples, cases).
+        """
+        rows = []
+        for draws in weights:
+            drawn = torch.from_numpy(np.repeat(np.arange(len(draws)), draws.astype(int)))
+            rows.append(self.metrics(outputs[drawn], targets[drawn]))
+        return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+    def check_encoded(self, targets: Tensor, cases: int) -> None:
+        """Refuse a tensor that `encode` cannot have given for so many cases."""
+        if len(targets) != cases or targets.dtype != torch.float64 or bool(targets.isinf().any()):
+            raise ValueError(f"targets are not {cases} numbers.")
+
+    # ---- tables and reports ----
+
+    def target_names(self, label: str) -> list[str]:
+        """Names of the classes, labels or targets, given the name of the column y."""
+        return [label] if self.outputs == 1 else [f"{label} {k + 1}" for k in range(self.outputs)]
+
+    def prediction_columns(self, outputs: Float[Tensor, "cases outputs"], label: str) -> dict[str, list[Any]]:
+        """Columns of a prediction table; several targets are numbered."""
+        decoded = self.decode(outputs)
+        if decoded.ndim == 1:
+            return {label: decoded.tolist()}
+        return {f"{label}_{k}": decoded[:, k].tolist() for k in range(decoded.shape[1])}
+
+    def summary(self, targets: Float[Tensor, "..."]) -> list[Any]:
+        """What the report says of the targets: one list of `QUANTILES` per name, empty where no target is known."""
+        columns = targets.reshape(len(targets), -1).double().numpy().T
+        known = [column[~np.isnan(column)] for column in columns]
+        return [np.quantile(column, QUANTILES).tolist() if len(column) else [] for column in known]
+
+    def contrasted(self, targets: Float[Tensor, " cases"]) -> list[NDArray[np.bool_]]:
+        """Groups of cases of which the report shows one each; none to show the best and a typical one of all."""
+        return []
+
+    def figures(self, test: Evaluation) -> list[Drawing]:
+        """Figures of the test results."""
+        return []
+
+    def tables(self, test: Evaluation) -> list[Table]:
+        """Tables of the test results, beside the figures."""
+        return []
+
+    def forecast(
+        self, outputs: Float[Tensor, "times outputs"], truth: Float[Tensor, "..."], names: list[str]
+    ) -> Forecast:
+        """Predictions for one series over time; `truth` has one encoded target, or one per row."""
+        values, true = outputs.double().numpy(), truth.reshape(len(truth), -1).double().numpy()
+        curves = [Curve(short(names[k], 18), values[:, k], true[:, k]) for k in range(min(len(names), LINES))]
+        return Forecast("outputs of the model; dashed: true", curves)
+
+    def verdict(
+        self, outputs: Float[Tensor, "1 outputs"], target: Float[Tensor, "1 ..."], names: list[str], role: Role
+    ) -> tuple[str, str]:
+        """Title and sentence for an example: what it is an example of, and what was predicted."""
+        found = ", ".join(map(_in_words, np.ravel(self.decode(outputs)).tolist()))
+        return GENERAL_VERDICTS[role], f"Predicted {found}"
 
 
-def task_from_config(config: dict[str, Any]) -> Task:
-    """The task that `config()` described; a ValueError where it described none."""
-    options = dict(config)
-    kind = options.pop("kind", None)
-    if not isinstance(kind, str) or kind not in _kinds:
-        raise ValueError(f"task kind {reprlib.repr(kind)} is not one of {sorted(_kinds)}.")
-    try:
-        return _kinds[kind](**{name: tuple(x) if isinstance(x, list) else x for name, x in options.items()})
-    except TypeError as reason:  # options that are missing or not known
-        raise ValueError(f"task {kind!r} cannot be made of {reprlib.repr(sorted(options))}: {reason}") from reason
+Task.registry = Registry("task", Task)
+GENERAL_VERDICTS: dict[Role, str] = {"surest": "the best", "typical": "a typical one", "worst": "the worst"}
+
+
+def _in_words(value: Any) -> str:
+    return number(value) if is_finite(value) else short(value)
 
 
 def is_finite(value: Any) -> bool:
-    """Whether it is a number, and finite as a float; True and False are none."""
+    """Whether a value is a number, and finite as a float; True and False are no numbers."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         return abs(int(value)) <= sys.float_info.max
     return isinstance(value, float | np.floating) and math.isfinite(value)
 
 
 def missing_targets(y: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where a target is not known: NaN, None, or pandas' NA."""
+    """Where a target is unknown: NaN, None, or pandas' NA."""
     if y.dtype != object:
         missing: NDArray[np.bool_] = y != y
         return missing
@@ -101,5 +205,5 @@ def _is_missing(item: Any) -> bool:
     if item is None:
         return True
     differs = item != item
-    # of NA this is NA again, which has no truth value; of a list or an array it says nothing
+    # NA != NA is NA, which has no truth value; comparing a list or an array tells nothing
     return bool(differs) if isinstance(differs, bool | np.bool_) else type(differs).__name__ == "NAType"

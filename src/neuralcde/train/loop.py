@@ -271,7 +271,7 @@ def _fingerprint(model: nn.Module, task: Task, *data: PathDataset | None) -> str
 
     Of paths that are built batch by batch the first ones stand for all.
     """
-    digest = hashlib.sha256(repr((model, task.config())).encode())
+    digest = hashlib.sha256(repr((model, task)).encode())
     for part in (part for part in data if part is not None):
         series = part.series
         path = part.source if isinstance(part.source, ControlPath) else part.build(series[:8])  # type: ignore[misc]

@@ -1,31 +1,31 @@
-"""Figures of a regressor's test: predicted against true, and what is left."""
+"""Figures of a regression: predicted against true values, and residuals."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.metrics import r2_score
 
-from ..tasks import RegressionTask
-from .figure import DASHED, DOTS, LINE, Drawing, draw
-from .run import Run
-from .wording import number, score, short
+from ..figures import DASHED, DOTS, LINE, Drawing, draw, number, score, short
+from .evaluation import Evaluation
 
-TARGETS = 4  # that are drawn
-POINTS = 1500  # of a scatter
+TARGETS = 4  # most targets that are drawn
+POINTS = 1500  # most points of a scatter plot
 
 
-def regression_figures(run: Run) -> list[Drawing]:
-    """Three figures for every target: predicted against true, residuals against predicted, and their histogram."""
-    task = run.estimator.task_
-    assert isinstance(task, RegressionTask)
+def regression_figures(found: NDArray[Any], truth: NDArray[Any], test: Evaluation) -> list[Drawing]:
+    """Three figures per target: predicted against true, residuals against predicted, and their histogram.
+
+    `found` and `truth` are in the units of y, (cases, targets).
+    """
     drawings = []
-    for k, name in enumerate(run.names[:TARGETS]):
-        scaled = np.stack([run.targets[:, k].numpy(), run.outputs[:, k].double().numpy()])
-        truth, found = (scaled * task.scales[k] + task.means[k])[:, ~np.isnan(scaled[0])]
-        if len(truth):
-            drawings += _figures_of(short(name), truth, found, run.cases, several=len(run.names) > 1)
+    for k, name in enumerate(test.names[:TARGETS]):
+        known = ~np.isnan(truth[:, k])
+        if known.any():
+            pair = truth[known, k], found[known, k]
+            drawings += _figures_of(short(name), *pair, test.cases, several=len(test.names) > 1)
     return drawings
 
 

@@ -5,23 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-# name of a metric -> its title, what it means, whether more of it is better
-METRICS = {
-    "auroc": ("AUROC", "how often a random case of one kind gets a higher score than one of the other kind", True),
-    "average_precision": ("Average precision", "share of true alarms, averaged over the share of cases found", True),
-    "accuracy": ("Accuracy", "share of right answers", True),
-    "balanced_accuracy": ("Balanced accuracy", "share of right answers in a class, averaged over classes", True),
-    "log_loss": ("Log-loss", "mean of -log of the probability given to what was so", False),
-    "r2": ("R²", "share of the variance explained", True),
-    "rmse": ("RMSE", "root of the mean squared error, in the target's units", False),
-    "mae": ("MAE", "mean size of the error, in the target's units", False),
-}
-
-
-def metric_title(name: str) -> str:
-    """What a metric is called in text."""
-    return METRICS[name][0] if name in METRICS else name.replace("_", " ")
-
 
 def number(value: Any, digits: int = 3) -> str:
     """A number with so many significant digits, without an exponent where it is not needed; a dash for none."""

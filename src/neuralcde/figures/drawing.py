@@ -1,4 +1,4 @@
-"""Figures as SVG that lies inside a page: one look, text that stays text, names that are nothing but names."""
+"""Figures as inline SVG: one look for all, text stays text, and users' names are escaped."""
 
 from __future__ import annotations
 
@@ -66,6 +66,25 @@ class Drawing:
     see: str
     svg: Markup
     wide: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the page.
+
+    Parameters
+    ----------
+    header
+        Titles of the columns.
+    rows
+        Cells as text.
+    see
+        What the table shows, in a sentence.
+    """
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    see: str
 
 
 def draw(

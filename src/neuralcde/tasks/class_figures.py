@@ -1,4 +1,4 @@
-"""Figures of a classifier's test: ROC, precision and recall, calibration, confusion; areas of several labels."""
+"""Figures of a classification: ROC, precision and recall, calibration, confusion matrix, areas of several labels."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix, precision_recall_curve, roc_auc_score, roc_curve
 
-from .figure import DARK, DASHED, DOTS, GREY, LINE, Drawing, draw
-from .run import Run
-from .wording import percent, score, short
+from ..figures import DARK, DASHED, DOTS, GREY, LINE, Drawing, Table, draw, percent, score, short
+from .evaluation import Evaluation
 
 Array = NDArray[Any]
-CURVE = 400  # points of a curve
-CLASSES = 24  # of a confusion matrix; the rarest of more go together
+CURVE = 400  # most points of a curve
+CLASSES = 24  # most classes of a confusion matrix; the rarest of more are pooled
 
 
-def binary_figures(run: Run) -> list[Drawing]:
+def binary_figures(p: Array, test: Evaluation) -> list[Drawing]:
     """ROC, precision against recall, calibration; none where the test has one class only."""
-    truth, p = known_probabilities(run)
+    truth, p = where_known(p, test)
     yes, share = truth == 1, float((truth == 1).mean())
     if not 0 < share < 1:
         return []
-    no_name, yes_name = (short(name, 20) for name in run.names)
+    no_name, yes_name = (short(name, 20) for name in test.names)
     area = float(roc_auc_score(yes, p[:, 1]))
 
     def roc(axes: Any) -> None:
@@ -48,18 +47,18 @@ def binary_figures(run: Run) -> list[Drawing]:
     return [
         draw(
             "ROC curve",
-            f"The nearer to the top left corner the better: of a pair of {run.cases}, one {yes_name} and one {no_name}, the first is "
+            f"The nearer to the top left corner the better: of a pair of {test.cases}, one {yes_name} and one {no_name}, the first is "
             f"ranked higher in {percent(area)} of pairs. Dashed: guessing. Dot: alarms at a probability above one half.",
             roc,
         ),
         draw(
             "Precision and recall",
             f"The nearer to the top right corner the better; it tells more than ROC where a class is rare. Dashed: guessing, as "
-            f"{percent(share)} of the test {run.cases} are {yes_name}. Dot: as before.",
+            f"{percent(share)} of the test {test.cases} are {yes_name}. Dot: as before.",
             precision,
         ),
         calibration_figure(
-            f"Of the {run.cases} given a chance of {yes_name} of about 30 %, are 30 % {yes_name}? Dots on the diagonal say yes; below "
+            f"Of the {test.cases} given a chance of {yes_name} of about 30 %, are 30 % {yes_name}? Dots on the diagonal say yes; below "
             "it the model promises too much. Bars: 95 % intervals.",
             p[:, 1],
             yes,
@@ -69,11 +68,11 @@ def binary_figures(run: Run) -> list[Drawing]:
     ]
 
 
-def multiclass_figures(run: Run) -> list[Drawing]:
+def multiclass_figures(p: Array, test: Evaluation) -> list[Drawing]:
     """The confusion matrix, and the calibration of the answers."""
-    truth, p = known_probabilities(run)
+    truth, p = where_known(p, test)
     found = p.argmax(1)
-    names, pairs = pooled(run.names, truth, found)
+    names, pairs = pooled(test.names, truth, found)
     counts = confusion_matrix(*pairs, labels=range(len(names)))
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     size = len(names)
@@ -105,7 +104,7 @@ def multiclass_figures(run: Run) -> list[Drawing]:
     return [
         draw(
             "Confusion matrix",
-            f"A row for every true class, with the number of test {run.cases} by what was predicted: right answers lie on the diagonal; a "
+            f"A row for every true class, with the number of test {test.cases} by what was predicted: right answers lie on the diagonal; a "
             "dark cell beside it is a pair of classes that the model mixes up.",
             confusion,
             size=(side, side * 0.94),
@@ -122,31 +121,30 @@ def multiclass_figures(run: Run) -> list[Drawing]:
     ]
 
 
-def mistakes(run: Run, most: int = 8) -> list[dict[str, Any]]:
-    """The most frequent pairs of true and predicted class that differ."""
-    truth, p = known_probabilities(run)
+def mistakes(p: Array, test: Evaluation, most: int = 8) -> Table:
+    """The most frequent pairs of a true class and another predicted one."""
+    truth, p = where_known(p, test)
     wrong = p.argmax(1) != truth
     pairs, counts = np.unique(np.stack([truth, p.argmax(1)])[:, wrong], axis=1, return_counts=True)
-    order = np.argsort(-counts, kind="stable")[:most]
-    return [
-        {
-            "true": short(run.names[pairs[0, k]], 24),
-            "predicted": short(run.names[pairs[1, k]], 24),
-            "count": int(counts[k]),
-            "of": int((truth == pairs[0, k]).sum()),
-        }
-        for k in order
-    ]
+    rows = []
+    for k in np.argsort(-counts, kind="stable")[:most]:
+        true, predicted = pairs[:, k]
+        of = int((truth == true).sum())
+        rows.append((short(test.names[true], 24), short(test.names[predicted], 24), f"{counts[k]} of {of}"))
+    see = f"The most frequent mistakes, and how many test {test.cases} are of the true class."
+    return Table(
+        ("true", "predicted", "how often"), tuple(rows), see if rows else "There are no mistakes on the test series."
+    )
 
 
-def multilabel_figures(run: Run, most: int = 30) -> list[Drawing]:
+def multilabel_figures(test: Evaluation, most: int = 30) -> list[Drawing]:
     """The area under the ROC curve of every label."""
-    truth, outputs = run.targets.numpy(), run.outputs.numpy()
+    truth, outputs = test.targets.numpy(), test.outputs.numpy()
     areas = []
     for k in range(truth.shape[1]):
         known = ~np.isnan(truth[:, k])
         if len(set(truth[known, k].tolist())) == 2:
-            areas.append((float(roc_auc_score(truth[known, k], outputs[known, k])), short(run.names[k])))
+            areas.append((float(roc_auc_score(truth[known, k], outputs[known, k])), short(test.names[k])))
     areas = sorted(areas)[-most:]
     if not areas:
         return []
@@ -184,11 +182,10 @@ def calibration_figure(see: str, p: Array, yes: Array, *, xlabel: str, ylabel: s
     return draw("Calibration", see, paint)
 
 
-def known_probabilities(run: Run) -> tuple[NDArray[np.int64], Array]:
-    """Places of the true classes and probabilities, where the truth is known."""
-    truth = run.targets.numpy()
+def where_known(p: Array, test: Evaluation) -> tuple[NDArray[np.int64], Array]:
+    """Positions of the true classes, and probabilities, where the target is known."""
+    truth = test.targets.numpy()
     known = ~np.isnan(truth)
-    p: Array = run.estimator.task_.probabilities(run.outputs)  # type: ignore[attr-defined]
     return truth[known].astype(np.int64), p[known]
 
 

@@ -1,0 +1,18 @@
+"""Drawings as SVG, and numbers in words. A leaf: tasks and the report draw with it."""
+
+from .drawing import COLOURS as COLOURS
+from .drawing import DARK as DARK
+from .drawing import DASHED as DASHED
+from .drawing import DOTS as DOTS
+from .drawing import GREY as GREY
+from .drawing import HEIGHT as HEIGHT
+from .drawing import LINE as LINE
+from .drawing import WIDTH as WIDTH
+from .drawing import Drawing as Drawing
+from .drawing import Table as Table
+from .drawing import draw as draw
+from .wording import duration as duration
+from .wording import number as number
+from .wording import percent as percent
+from .wording import score as score
+from .wording import short as short

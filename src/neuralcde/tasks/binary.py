@@ -1,0 +1,137 @@
+"""Binary classification."""
+
+from __future__ import annotations
+
+import dataclasses
+import reprlib
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+from sklearn.metrics import accuracy_score, average_precision_score, log_loss, roc_auc_score
+from sklearn.utils.class_weight import compute_class_weight
+from torch import Tensor
+from torch.nn import functional
+
+from ..figures import Drawing, short
+from .class_figures import binary_figures
+from .classification import ExclusiveClasses, check_weights, log_odds, sigmoid
+from .evaluation import Curve, Evaluation, Forecast
+from .metrics import weighted_log_loss, weighted_mean, weighted_ranking
+
+
+@dataclass
+class BinaryTask(ExclusiveClasses, name="binary"):
+    """One of two classes. The output is one logit, the loss binary cross-entropy.
+
+    Parameters
+    ----------
+    classes
+        The negative class (target 0) and the positive class (target 1).
+    positive_weight
+        Weight of a positive relative to a negative in the loss.
+    """
+
+    metric: ClassVar[str] = "auroc"
+    classes: tuple[Any, ...]
+    positive_weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.classes) != 2:
+            raise ValueError(f"classes must be two, got {reprlib.repr(self.classes)}.")
+        check_weights("positive_weight", (self.positive_weight,), 1)
+
+    @classmethod
+    def from_targets(cls, y: NDArray[Any], *, class_weight: Any = None, **options: Any) -> Self:
+        """The two classes in y, and their weights."""
+        classes = np.unique(y)
+        if class_weight is not None:
+            weights = compute_class_weight(class_weight, classes=classes, y=y)
+            options["positive_weight"] = float(weights[-1] / weights[0])
+        return cls(**{"classes": tuple(classes.tolist())} | options)
+
+    @property
+    def outputs(self) -> int:
+        """One."""
+        return 1
+
+    def loss(self, outputs: Float[Tensor, "*cases 1"], targets: Float[Tensor, "*cases"]) -> Float[Tensor, ""]:
+        """Mean binary cross-entropy, with positives weighted."""
+        known = ~targets.isnan()
+        weight = outputs.new_tensor(self.positive_weight)
+        return functional.binary_cross_entropy_with_logits(
+            outputs[..., 0][known], targets[known].to(outputs.dtype), pos_weight=weight
+        )
+
+    def losses(self, outputs: Float[Tensor, "*cases 1"], targets: Float[Tensor, "*cases"]) -> Float[Tensor, "*cases"]:
+        """Binary cross-entropy of each case."""
+        return functional.binary_cross_entropy_with_logits(outputs[..., 0].double(), targets.double(), reduction="none")
+
+    def prior(self, targets: Float[Tensor, "*cases"]) -> Float[Tensor, "1"]:
+        """The weighted log-odds."""
+        return log_odds(targets.nanmean(), self.positive_weight).reshape(1)
+
+    def baseline(self, targets: Float[Tensor, "*cases"]) -> Float[Tensor, "1"]:
+        """The log-odds, not weighted."""
+        return dataclasses.replace(self, positive_weight=1.0).prior(targets)
+
+    def probabilities(self, outputs: Float[Tensor, "*cases 1"]) -> NDArray[Any]:
+        """Of the negative and the positive class, (..., 2)."""
+        p = sigmoid(outputs)
+        return np.concatenate([1 - p, p], axis=-1)
+
+    def decode(self, outputs: Float[Tensor, "*cases 1"]) -> NDArray[Any]:
+        """The likelier class."""
+        found: NDArray[Any] = np.asarray(self.classes)[(outputs[..., 0] > 0).long().cpu().numpy()]
+        return found
+
+    def metrics(self, outputs: Float[Tensor, "*cases 1"], targets: Float[Tensor, "*cases"]) -> dict[str, float]:
+        """Area under the ROC curve, average precision, accuracy, log-loss."""
+        known = ~targets.isnan()
+        if not known.any():
+            return dict.fromkeys(("auroc", "average_precision", "accuracy", "log_loss"), float("nan"))
+        truth, p = targets[known].cpu().numpy().astype(int), self.probabilities(outputs[known])[:, 1]
+        both = len(set(truth.tolist())) == 2
+        return {
+            "auroc": float(roc_auc_score(truth, p)) if both else float("nan"),
+            "average_precision": float(average_precision_score(truth, p)) if both else float("nan"),
+            "accuracy": float(accuracy_score(truth, p > 0.5)),
+            "log_loss": float(log_loss(truth, p, labels=[0, 1])),
+        }
+
+    def resampled_metrics(
+        self, outputs: Float[Tensor, "cases 1"], targets: Float[Tensor, " cases"], weights: NDArray[Any]
+    ) -> dict[str, NDArray[Any]]:
+        """The same metrics, all resamples at once."""
+        truth, p = targets.double().cpu().numpy(), self.probabilities(outputs)
+        known, place = ~np.isnan(truth), np.nan_to_num(truth).astype(int)
+        auroc, average_precision = weighted_ranking(weights, p[:, 1], truth)
+        return {
+            "auroc": auroc,
+            "average_precision": average_precision,
+            "accuracy": weighted_mean(weights, (p[:, 1] > 0.5) == place, known),
+            "log_loss": weighted_log_loss(weights, p[np.arange(len(p)), place], known),
+        }
+
+    def target_names(self, label: str) -> list[str]:
+        """The classes; bare numbers get the name of the column before them."""
+        names = super().target_names(label)
+        return names if isinstance(self.classes[0], str) else [f"{label} {name}" for name in names]
+
+    def contrasted(self, targets: Float[Tensor, " cases"]) -> list[NDArray[np.bool_]]:
+        """Positives and negatives."""
+        return [targets.numpy() == k for k in (1, 0)]
+
+    def figures(self, test: Evaluation) -> list[Drawing]:
+        """ROC curve, precision-recall curve, calibration."""
+        return binary_figures(self.probabilities(test.outputs), test)
+
+    def forecast(self, outputs: Float[Tensor, "times 1"], truth: Float[Tensor, " cases"], names: list[str]) -> Forecast:
+        """The probability of the positive class."""
+        per_row = len(truth) > 1
+        curve = Curve(short(names[1], 24), self.probabilities(outputs)[:, 1], truth.numpy() if per_row else None)
+        title = f"predicted chance of {curve.name}{'; dashed: true' if per_row else ''}"
+        return Forecast(title, [curve], probability=True)

@@ -1,0 +1,131 @@
+"""Classification with more than two classes."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from sklearn.metrics import accuracy_score, log_loss
+from sklearn.utils.class_weight import compute_class_weight
+from torch import Tensor
+from torch.nn import functional
+
+from ..figures import Drawing, Table
+from .class_figures import mistakes, multiclass_figures
+from .classification import ExclusiveClasses, check_weights
+from .evaluation import Evaluation
+from .metrics import weighted_balanced_accuracy, weighted_log_loss, weighted_mean
+
+
+@dataclass
+class MulticlassTask(ExclusiveClasses, name="multiclass"):
+    """One of several classes. The outputs are one logit per class, the loss is cross-entropy.
+
+    Parameters
+    ----------
+    classes
+        Their names, in the order of the outputs.
+    weights
+        Weight of each class in the loss; None for equal weights.
+    """
+
+    metric: ClassVar[str] = "accuracy"
+    classes: tuple[Any, ...]
+    weights: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_weights("weights", self.weights, len(self.classes))
+
+    @classmethod
+    def from_targets(cls, y: NDArray[Any], *, class_weight: Any = None, **options: Any) -> Self:
+        """The classes in y, and their weights."""
+        classes = np.unique(y)
+        if class_weight is not None:
+            options["weights"] = tuple(compute_class_weight(class_weight, classes=classes, y=y).tolist())
+        return cls(**{"classes": tuple(classes.tolist())} | options)
+
+    @property
+    def outputs(self) -> int:
+        """One per class."""
+        return len(self.classes)
+
+    def loss(self, outputs: Float[Tensor, "*cases outputs"], targets: Float[Tensor, "*cases"]) -> Float[Tensor, ""]:
+        """Mean cross-entropy, with classes weighted."""
+        known = ~targets.isnan()
+        weights = None if self.weights is None else outputs.new_tensor(self.weights)
+        return functional.cross_entropy(outputs[known], targets[known].long(), weight=weights)
+
+    def losses(
+        self, outputs: Float[Tensor, "*cases outputs"], targets: Float[Tensor, "*cases"]
+    ) -> Float[Tensor, "*cases"]:
+        """Cross-entropy of each case."""
+        found = outputs.double().log_softmax(-1).gather(-1, targets.nan_to_num().long()[..., None])[..., 0]
+        return torch.where(targets.isnan(), torch.nan, -found)
+
+    def prior(self, targets: Float[Tensor, "*cases"]) -> Float[Tensor, " outputs"]:
+        """Logarithms of the classes' weighted shares."""
+        known = targets[~targets.isnan()].long()
+        shares = known.bincount(minlength=self.outputs).clamp(min=0.5) / max(len(known), 1)
+        return (shares if self.weights is None else shares * shares.new_tensor(self.weights)).log()
+
+    def baseline(self, targets: Float[Tensor, "*cases"]) -> Float[Tensor, " outputs"]:
+        """Logarithms of the classes' shares, not weighted."""
+        return dataclasses.replace(self, weights=None).prior(targets)
+
+    def weight(self, targets: Float[Tensor, "*cases"]) -> float:
+        """The sum of the class weights of the known targets."""
+        if self.weights is None:
+            return super().weight(targets)
+        return float(targets.new_tensor(self.weights)[targets[~targets.isnan()].long()].sum())
+
+    def probabilities(self, outputs: Float[Tensor, "*cases outputs"]) -> NDArray[Any]:
+        """Softmax, (..., classes)."""
+        result: NDArray[Any] = outputs.detach().double().softmax(-1).cpu().numpy()
+        return result
+
+    def decode(self, outputs: Float[Tensor, "*cases outputs"]) -> NDArray[Any]:
+        """The likeliest class."""
+        found: NDArray[Any] = np.asarray(self.classes)[outputs.argmax(-1).cpu().numpy()]
+        return found
+
+    def metrics(self, outputs: Float[Tensor, "*cases outputs"], targets: Float[Tensor, "*cases"]) -> dict[str, float]:
+        """Accuracy, balanced accuracy, log-loss."""
+        known = ~targets.isnan()
+        if not known.any():
+            return dict.fromkeys(("accuracy", "balanced_accuracy", "log_loss"), float("nan"))
+        truth, p = targets[known].cpu().numpy().astype(int), self.probabilities(outputs[known])
+        found = p.argmax(-1)
+        # scikit-learn's balanced accuracy warns where a class is predicted that y does not have
+        recalls = [np.mean(found[truth == label] == label) for label in np.unique(truth)]
+        return {
+            "accuracy": float(accuracy_score(truth, found)),
+            "balanced_accuracy": float(np.mean(recalls)),
+            "log_loss": float(log_loss(truth, p, labels=range(len(self.classes)))),
+        }
+
+    def resampled_metrics(
+        self, outputs: Float[Tensor, "cases outputs"], targets: Float[Tensor, " cases"], weights: NDArray[Any]
+    ) -> dict[str, NDArray[Any]]:
+        """The same metrics, all resamples at once."""
+        truth, p = targets.double().cpu().numpy(), self.probabilities(outputs)
+        known, place = ~np.isnan(truth), np.nan_to_num(truth).astype(int)
+        right = p.argmax(1) == place
+        return {
+            "accuracy": weighted_mean(weights, right, known),
+            "balanced_accuracy": weighted_balanced_accuracy(weights * known, right, place, len(self.classes)),
+            "log_loss": weighted_log_loss(weights, p[np.arange(len(p)), place], known),
+        }
+
+    def figures(self, test: Evaluation) -> list[Drawing]:
+        """Confusion matrix and calibration."""
+        return multiclass_figures(self.probabilities(test.outputs), test)
+
+    def tables(self, test: Evaluation) -> list[Table]:
+        """The most frequent mistakes."""
+        return [mistakes(self.probabilities(test.outputs), test)]
