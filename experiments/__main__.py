@@ -125,7 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--data", type=Path, default=folder(), help="folder of the data (or NEURALCDE_DATA)")
     parser.add_argument("--config", type=Path, help="in place of the experiment's config.toml")
     parser.add_argument("--out", type=Path, help="folder for results and checkpoints in place of the experiment's")
-    parser.add_argument("--write", action="store_true", help="tables go into RESULTS.md and the README, too")
+    parser.add_argument("--write", action="store_true", help="tables go into RESULTS.md and docs/experiments.md, too")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""Tables where people read them: an experiment's RESULTS.md, and its main table in the README and in docs/."""
+"""Tables where people read them: an experiment's RESULTS.md, and its main table in docs/experiments.md."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from .experiment import HERE, Experiment
 from .tables import main_table, tables
 
-PAGES = (HERE.parent / "README.md", HERE.parent / "docs" / "experiments.md")
+PAGES = (HERE.parent / "docs" / "experiments.md",)
 COMMAND = "python -m experiments tables --write"
 
 

@@ -2,12 +2,19 @@
 
 import json
 import re
+import shlex
+import subprocess
 
+import numpy as np
+import pandas as pd
 import pytest
-from page_runs import ROOT, compare, run_page
+from page_runs import BLOCK, COMMAND, ROOT, compare, example_output, run_page
 
 # a page, and the least number of blocks that run
-PAGES = {"README.md": 1, "docs/quickstart.md": 8, "docs/choosing.md": 6, "docs/faq.md": 17}
+PAGES = {"README.md": 1, "docs/quickstart.md": 9, "docs/choosing.md": 6, "docs/faq.md": 17}
+OTHERS = ["CHANGELOG.md", "CONTRIBUTING.md"]
+LINKED = [*OTHERS, "README.md", *(f"docs/{file.name}" for file in sorted((ROOT / "docs").glob("*.md")))]
+WORDS = ["Series", "Row", "Channel", "Control path", "Knot", "Field", "Flow", "Jump", "State", "Readout"]
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/choosing.md", "docs/faq.md"])
@@ -30,13 +37,101 @@ def test_the_quickstart_runs_in_python_and_on_the_command_line(tmp_path, monkeyp
     assert len((tmp_path / "risk.csv").read_text().splitlines()) == 1 + len(names["series"])
 
 
+# ---- the README: one screen, whose commands run and whose figures are those of the pages it links to ----
+
+
+def readme_lines():
+    return (ROOT / "README.md").read_text().splitlines()
+
+
+def test_the_readme_is_a_landing_page():
+    lines = readme_lines()
+    assert len(lines) <= 90
+    assert max(len(line) for line in lines if not line.startswith("|")) <= 121
+    assert sum(line.startswith("![") for line in lines) == 1
+    headings = [line.removeprefix("## ") for line in lines if line.startswith("## ")]
+    assert headings[0] == "Install"
+    assert headings[-4:] == ["How good", "How fast", "What it cannot do", "Read on"]
+
+
+def stays(count, *, seed):
+    """Stays as the README's commands name them: an outcome and an age per stay, values that are sometimes missing."""
+    rng, rows = np.random.default_rng(seed), []
+    for stay in range(count):
+        age, outcome = int(rng.integers(20, 90)), ("died", "survived")[stay % 2]
+        for hour in np.sort(rng.uniform(0, 24, 6)):
+            pulse = None if rng.random() < 0.2 else 80 + hour * (stay % 2) + rng.normal()
+            rows.append((f"s{stay}", hour, pulse, age, outcome))
+    return pd.DataFrame(rows, columns=["stay", "hour", "pulse", "age", "outcome"])
+
+
+def test_the_commands_of_the_readme_run(tmp_path):
+    stays(40, seed=0).to_csv(tmp_path / "vitals.csv", index=False)
+    stays(7, seed=1).drop(columns="outcome").to_csv(tmp_path / "new_stays.csv", index=False)
+    shown = [block for kind, block in BLOCK.findall((ROOT / "README.md").read_text()) if kind == "sh"]
+    words = [shlex.split(line, comments=True) for block in shown for line in block.splitlines()]
+    commands = [line[1:] for line in words if line[0] == "neuralcde"]
+    assert [command[0] for command in commands] == ["info", "fit", "report", "predict"]
+    for command in commands:
+        more = ["--max-epochs", "2"] if command[0] == "fit" else []
+        done = subprocess.run([COMMAND, *command, *more], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+    assert (tmp_path / "model" / "report.html").is_file()
+    assert pd.read_csv(tmp_path / "risk.csv").columns.tolist() == ["stay", "outcome", "p_died", "p_survived"]
+    assert len(pd.read_csv(tmp_path / "risk.csv")) == 7
+
+
+def test_the_readme_has_the_figures_of_the_speed_page():
+    rows = [line for line in readme_lines() if re.search(r"\| [\d.]+ \|$", line)]
+    assert len(rows) >= 5
+    page = (ROOT / "docs" / "speed.md").read_text()
+    assert "\n".join(rows) in page
+    machine, day = re.search(r"on a (.+?), (\d{4}-\d\d-\d\d): medians", "\n".join(readme_lines())).groups()
+    assert f"from a {machine} on {day}, medians" in " ".join(page.split())
+
+
+def test_the_readme_has_the_figures_of_the_papers_table():
+    """The Neural CDE's, the paper's, and the best of the other models in each column."""
+    (shown,) = (line for line in readme_lines() if "Table 1" in line)
+    rows = re.findall(
+        r"^\| ([\w -]+?) \| (\d[\d.]+ ±.*) \|$", (ROOT / "docs" / "experiments.md").read_text(), re.MULTILINE
+    )
+    figures = {name: [float(cell.split()[0]) for cell in cells.split(" | ")[:6]] for name, cells in rows}
+    assert len(figures) == 5
+    cde = figures.pop("Neural CDE")
+    best = [max(other[k] for other in figures.values()) for k in (1, 3, 5)]
+    assert re.findall(r"([\d.]+ / [\d.]+ / [\d.]+) %", shown.partition("|")[2].partition("|")[2]) == [
+        " / ".join(f"{figure:.1f}" for figure in three) for three in (cde[1::2], cde[::2], best)
+    ]
+
+
+def test_the_picture_of_the_readme_is_what_it_says():
+    """Two unseen stays: the risk of the one rises, that of the other falls."""
+    text = example_output(ROOT / "examples" / "landing_picture.py")
+    risks = {name: [float(a), float(b)] for name, a, b in re.findall(r"(\w+): risk ([\d.]+) at.* ([\d.]+) at", text)}
+    assert risks["died"][1] > 0.9
+    assert risks["survived"][1] < 0.1
+
+
+def test_the_glossary_has_ten_words_of_one_or_two_sentences():
+    text = (ROOT / "docs" / "glossary.md").read_text()
+    entries = re.findall(r"^- \*\*(.+?)\*\*(.*?)(?=^- |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert [word for word, _ in entries] == WORDS
+    assert all(1 <= len(re.findall(r"[.](?:\s|$)", meaning)) <= 2 for _, meaning in entries)
+    for page in ("README.md", "CONTRIBUTING.md", "docs/quickstart.md"):
+        assert "glossary.md)" in (ROOT / page).read_text()
+
+
+# ---- links ----
+
+
 def anchors(text):
     """What the headings of a page are called in links to them."""
     headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", LINKED)
 def test_links_lead_somewhere(page):
     file = ROOT / page
     for target, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", file.read_text()):
