@@ -9,13 +9,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import neuralcde as nc
+from neuralcde.models import PathModel
 from neuralcde.report import record_run, write_report
 from neuralcde.solve import solvers
 
 ROOT = Path(__file__).parents[1]
 KINDS = ("path scheme", "field", "solver", "model", "experiment")
+REGISTRIES = {
+    "path scheme": nc.PathScheme.registry,
+    "field": nc.VectorField.registry,
+    "solver": solvers,
+    "model": PathModel.registry,
+}
 LONGEST = 40  # lines of a member
 FAST = {"max_epochs": 2, "hidden": 4, "width": 4, "depth": 1, "random_state": 0}
 TEST = np.arange(0, 24, 4)
@@ -51,6 +59,22 @@ def test_a_section_is_a_numbered_list_and_a_short_program(kind):
         assert (ROOT / name).exists(), f"{name} is named in the section and does not exist"
 
 
+def forget(registry, name):
+    """As if the module of a member had not been imported."""
+    if isinstance(registry, dict):
+        del registry[name]
+    else:
+        registry.remove(name)
+
+
+def make_known(registry, name, member):
+    """As if it had been imported after all."""
+    if isinstance(registry, dict):
+        registry[name] = member
+    else:
+        registry.add(name, member)
+
+
 @pytest.fixture(scope="module")
 def members(tmp_path_factory):
     """The modules of the page, imported from a folder outside the package; their members are forgotten again."""
@@ -66,16 +90,10 @@ def members(tmp_path_factory):
     yield modules
     for kind, registry in REGISTRIES.items():
         for name in set(registry) - set(before[kind]):
-            registry.pop(name) if isinstance(registry, dict) else registry.remove(name)
+            forget(registry, name)
         del sys.modules[modules[kind].__name__]
 
 
-REGISTRIES = {
-    "path scheme": nc.PathScheme.registry,
-    "field": nc.VectorField.registry,
-    "solver": solvers,
-    "model": importlib.import_module("neuralcde.models").PathModel.registry,
-}
 # a parameter of the estimators: as its section says, by name and as an object
 CHOICES = {
     "path scheme by name": ("path", lambda m: "staircase"),
@@ -89,13 +107,18 @@ CHOICES = {
 }
 
 
+@pytest.fixture(scope="module")
+def plain():
+    """Predictions with the package's own parts."""
+    return nc.NeuralCDEClassifier(**FAST).fit(SERIES[TRAINING], Y[TRAINING]).predict_proba(SERIES[TEST])
+
+
 @pytest.mark.parametrize("choice", CHOICES)
-def test_a_member_from_outside_is_fitted_saved_loaded_and_reported(choice, members, tmp_path):
+def test_a_member_from_outside_is_fitted_saved_loaded_and_reported(choice, members, plain, tmp_path):
     parameter, chosen = CHOICES[choice]
     clf = nc.NeuralCDEClassifier(**FAST, **{parameter: chosen(members)}).fit(SERIES[TRAINING], Y[TRAINING])
-    plain = nc.NeuralCDEClassifier(**FAST).fit(SERIES[TRAINING], Y[TRAINING])
     expected = clf.predict_proba(SERIES[TEST])
-    assert not np.array_equal(expected, plain.predict_proba(SERIES[TEST]))  # it took effect
+    assert not np.array_equal(expected, plain)  # it took effect
     clf.save(tmp_path)
     loaded = nc.load(tmp_path)
     assert np.array_equal(loaded.predict_proba(SERIES[TEST]), expected)
@@ -108,18 +131,26 @@ def test_a_member_from_outside_is_fitted_saved_loaded_and_reported(choice, membe
         assert members["model"].Pointwise.title in page
 
 
+def test_options_of_members_are_cloned_and_searched(members):
+    scheme, field = (CHOICES[kind][1](members) for kind in ("path scheme", "field"))
+    clf = nc.NeuralCDEClassifier(path=scheme, field=field)
+    other = clone(clf).set_params(path__height=0.3, field__speed=3.0)
+    assert (other.path.height, other.field.options) == (0.3, {"speed": 3.0})
+    assert (scheme.height, field.options) == (0.1, {"speed": 2.0})
+
+
 @pytest.mark.parametrize("kind", REGISTRIES)
 def test_by_name_it_loads_only_after_its_module_was_imported(kind, members, tmp_path):
     parameter, chosen = CHOICES[f"{kind} by name"]
     name, registry = chosen(members), REGISTRIES[kind]
     nc.NeuralCDEClassifier(**FAST | {"max_epochs": 1}, **{parameter: name}).fit(SERIES, Y).save(tmp_path)
     member = registry[name]
-    registry.pop(name) if isinstance(registry, dict) else registry.remove(name)
+    forget(registry, name)
     try:
         with pytest.raises(ValueError, match=name):
             nc.load(tmp_path)
     finally:
-        registry.__setitem__(name, member) if isinstance(registry, dict) else registry.add(name, member)
+        make_known(registry, name, member)
     assert len(nc.load(tmp_path).predict(SERIES)) == 24
 
 
