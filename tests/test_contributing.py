@@ -15,14 +15,16 @@ import neuralcde as nc
 from neuralcde.models import PathModel
 from neuralcde.report import record_run, write_report
 from neuralcde.solve import solvers
+from neuralcde.tasks import Task
 
 ROOT = Path(__file__).parents[1]
-KINDS = ("path scheme", "field", "solver", "model", "experiment")
+KINDS = ("path scheme", "field", "solver", "model", "task", "experiment")
 REGISTRIES = {
     "path scheme": nc.PathScheme.registry,
     "field": nc.VectorField.registry,
     "solver": solvers,
     "model": PathModel.registry,
+    "task": Task.registry,
 }
 LONGEST = 40  # lines of a member
 FAST = {"max_epochs": 2, "hidden": 4, "width": 4, "depth": 1, "random_state": 0}
@@ -104,6 +106,8 @@ CHOICES = {
     "solver": ("solver", lambda m: m["solver"].kutta3),
     "model by name": ("model", lambda m: "pointwise"),
     "model": ("model", lambda m: m["model"].Pointwise.with_options(hidden=6)),
+    "task by name": ("task", lambda m: "doubtful"),
+    "task": ("task", lambda m: m["task"].DoubtfulLabels(classes=(0, 1), doubt=0.3)),
 }
 
 
