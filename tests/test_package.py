@@ -21,6 +21,7 @@ FOLDERS = [
     "contracts",
     "system",
     "figures",
+    "datasets",
     "series",
     "paths",
     "fields",
@@ -126,6 +127,30 @@ def test_a_folder_imports_only_folders_before_it():
         assert imported_folders(file) <= allowed, file
         if own not in ("_native", "paths", "engine"):
             assert "_native" not in imported_folders(file), file
+
+
+def private_attributes(file: Path) -> list[str]:
+    """Attributes such as `estimator._outputs` that a file takes from objects of others."""
+    own = {"self", "cls", "os"}  # os._exit is public, whatever its name
+    public = {"_replace", "_asdict", "_fields"}  # of named tuples
+    return [
+        f"{file.name}:{node.lineno} {ast.unparse(node)}"
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and not node.attr.startswith("__")
+        and node.attr not in public
+        and not (isinstance(node.value, ast.Name) and node.value.id in own)
+    ]
+
+
+def test_users_of_the_estimators_call_no_private_methods(tmp_path):
+    files = [file for folder in ("src/neuralcde/report", "src/neuralcde/cli") for file in (ROOT / folder).glob("*.py")]
+    files += [file for folder in ("experiments", "benchmarks", "examples") for file in (ROOT / folder).rglob("*.py")]
+    assert len(files) > 50
+    assert not [found for file in files for found in private_attributes(file)]
+    (tmp_path / "wrong.py").write_text("x = run.estimator._outputs(series)\nself._x = os._exit\n")
+    assert private_attributes(tmp_path / "wrong.py") == ["wrong.py:1 run.estimator._outputs"]
 
 
 def test_no_file_is_named_for_nothing_in_particular():
