@@ -1,443 +1,54 @@
-// Whole trajectories of tiles of series, forward and in reverse. Compiled once per instruction-set level.
+// The entry points of the engine: solves and row batches. Compiled once per instruction-set level.
 
 #include "engine.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
+#include <vector>
 
+#include "aligned.hpp"
+#include "interrupt_flag.hpp"
 #include "parallel.hpp"
-#include "term.hpp"
+#include "prepared.hpp"
+#include "solve_plan.hpp"
 #include "tile.hpp"
+#include "tile_worker.hpp"
 
 namespace neuralcde::LEVEL {
 
 namespace {
 
-// Stops all threads once the calling thread was interrupted; asks the clock, not the interpreter, most of the time.
-class InterruptFlag {
-  public:
-    explicit InterruptFlag(const std::function<bool()>& interrupted) : interrupted(interrupted) {}
-    bool set() {
-        if (stopped.load(std::memory_order_relaxed)) return true;
-        if (!interrupted || std::this_thread::get_id() != caller) return false;
-        const auto now = std::chrono::steady_clock::now();
-        if (now - last < std::chrono::milliseconds(100)) return false;
-        last = now;
-        if (interrupted()) stopped.store(true);
-        return stopped.load();
-    }
-
-  private:
-    const std::function<bool()>& interrupted;
-    const std::thread::id caller = std::this_thread::get_id();
-    std::atomic<bool> stopped{false};
-    std::chrono::steady_clock::time_point last = std::chrono::steady_clock::now();
-};
-
 template <class Real, int registers>
-class Solver {
-    using T = Tile<Real, registers>;
-    using V = Vector<Real>;
-    using M = Mask<Real>;
-    static constexpr int width = T::width, lanes = T::lanes;
-
-  public:
-    Solver(const Problem<Real>& problem, bool training)
-        : p(problem),
-          hidden(static_cast<int>(problem.hidden)),
-          channels(static_cast<int>(problem.channels)),
-          stages(problem.tableau.stages),
-          term(problem.drive, problem.powers, problem.channels),
-          flow(problem.flow, hidden, training),
-          jump(problem.jump, hidden, training),
-          tiles((problem.series + width - 1) / width) {
-        first_checkpoint.assign(tiles + 1, 0);
-        for (int64_t tile = 0; tile < tiles; ++tile) {
-            const int64_t kept = p.every ? (longest(tile) + p.every - 1) / p.every : 0;
-            first_checkpoint[tile + 1] = first_checkpoint[tile] + kept;
-        }
-    }
-
-    void run(bool backward) {
-        const int64_t shares = std::max<int64_t>(1, std::min<int64_t>(p.threads, tiles));
-        InterruptFlag interrupt(p.interrupted);
-        std::vector<Worker> workers;
-        workers.reserve(shares);
-        for (int64_t share = 0; share < shares; ++share) workers.emplace_back(*this, backward);
-        parallel(shares, [&](int64_t share) {
-            // tiles are sorted by length: dealing them out like cards balances the shares
-            for (int64_t tile = share; tile < tiles; tile += shares) {
-                if (backward) {
-                    workers[share].backward(tile, interrupt);
-                } else {
-                    workers[share].forward(tile, interrupt);
-                }
-                if (interrupt.set()) return;
-            }
-        });
-        if (backward)
-            for (Worker& worker : workers) {  // in a fixed order: the same sum every time
-                flow.collect(worker.flow_sums);
-                jump.collect(worker.jump_sums);
-            }
-    }
-
-  private:
-    int64_t longest(int64_t tile) const {
-        const int64_t series = p.order[tile * width];
-        return p.event_offsets[series + 1] - p.event_offsets[series];
-    }
-
-    // The lanes of one tile: which series they are, and what their next event is.
-    struct Lane {
-        int64_t series = -1, first_event = 0, events = 0;
-        int64_t saved = 0, saved_end = 0;
-    };
-
-    struct Worker {
-        const Solver& solver;
-        const Problem<Real>& p;
-        const int hidden, stages;
-        std::vector<Lane> lane = std::vector<Lane>(width);
-        Aligned<V> state, next, gradient, increments, pieces, piece_gradient, jump_work, jump_gradient, segment;
-        std::vector<Aligned<V>> work, work_gradient;  // one workspace a stage
-        typename Prepared<Real, registers>::Sums flow_sums, jump_sums;
-        V from[registers], step[registers], duration[registers];
-        M moving[registers];
-        std::vector<const Real*> lane_coefficients = std::vector<const Real*>(width);
-
-        Worker(const Solver& s, bool backward)
-            : solver(s),
-              p(s.p),
-              hidden(s.hidden),
-              stages(s.stages),
-              state(s.hidden * registers),
-              next(s.hidden * registers),
-              gradient(s.hidden * registers),
-              increments(static_cast<size_t>(std::max(s.stages, 1)) * s.hidden * registers),
-              pieces(static_cast<size_t>(p.powers) * s.channels * registers),
-              piece_gradient(pieces.size()),
-              jump_work(p.jump.present() ? s.jump.workspace() : 0),
-              jump_gradient(backward && p.jump.present() ? s.jump.workspace() : 0),
-              segment(backward && p.every > 1 ? static_cast<size_t>(p.every) * s.hidden * registers : 0) {
-            if (p.flow.present())
-                for (int k = 0; k < (backward ? stages : 1); ++k) {
-                    work.emplace_back(s.flow.workspace());
-                    if (backward) work_gradient.emplace_back(s.flow.workspace());
-                }
+void solve_tiles(const Problem<Real>& problem, bool backward) {
+    const SolvePlan<Real, registers> plan(problem, backward);
+    const int64_t tiles = plan.tiles, shares = std::max<int64_t>(1, std::min<int64_t>(problem.threads, tiles));
+    InterruptFlag interrupt(problem.interrupted);
+    std::vector<TileWorker<Real, registers>> workers;
+    workers.reserve(shares);
+    for (int64_t share = 0; share < shares; ++share) workers.emplace_back(plan, backward);
+    parallel(shares, [&](int64_t share) {
+        // tiles are sorted by length: dealing them out like cards balances the shares
+        for (int64_t tile = share; tile < tiles; tile += shares) {
             if (backward) {
-                flow_sums = s.flow.sums(stages);
-                jump_sums = s.jump.sums(1);
+                workers[share].backward(tile, interrupt);
+            } else {
+                workers[share].forward(tile, interrupt);
             }
+            if (interrupt.set()) return;
         }
-
-        void forward(int64_t tile, InterruptFlag& interrupt) {
-            assign(tile);
-            load_initial();
-            const int64_t events = solver.longest(tile);
-            for (int64_t e = 0; e < events; ++e) {
-                if (interrupt.set()) return;
-                if (advance_jump(e, state.data())) check(e);
-                keep(tile, e);
-                save(e);
-                if (!prepare_step(e)) continue;
-                take_step(state.data(), false);
-                check(e);
-            }
+    });
+    if (backward)
+        for (const auto& worker : workers) {  // in a fixed order: the same sum every time
+            plan.flow.collect(worker.flow_sums);
+            plan.jump.collect(worker.jump_sums);
         }
-
-        void backward(int64_t tile, InterruptFlag& interrupt) {
-            assign(tile);
-            const int64_t events = solver.longest(tile);
-            std::fill(gradient.data(), gradient.data() + gradient.size(), V{});
-            for (Lane& l : lane) l.saved = l.saved_end;
-            const size_t size = static_cast<size_t>(hidden) * registers;
-            for (int64_t e = events; e-- > 0;) {
-                if (interrupt.set()) return;
-                const V* here;
-                if (p.every == 1) {
-                    here = checkpoint(tile, e);
-                } else {
-                    const int64_t start = e / p.every * p.every;
-                    if (e == events - 1 || e % p.every == p.every - 1) replay(tile, start, e);
-                    here = segment.data() + (e - start) * size;
-                }
-                std::copy(here, here + size, state.data());
-                const bool flows = prepare_step(e);
-                if (flows) take_step(state.data(), true);
-                if (e + 1 < events) pull_back_jump(e + 1, state.data());
-                if (flows) pull_back_step(e);
-                take_saved_gradient(e);
-            }
-            load_initial();
-            pull_back_jump(0, state.data());
-            for (int j = 0; j < width; ++j)
-                if (lane[j].series >= 0)
-                    for (int h = 0; h < hidden; ++h)
-                        p.initial_gradient[lane[j].series * hidden + h] = at(gradient.data(), h, j);
-        }
-
-        // ---- lanes ----
-
-        static Real& at(V* data, int feature, int j) { return reinterpret_cast<Real*>(data)[feature * width + j]; }
-
-        void assign(int64_t tile) {
-            for (int j = 0; j < width; ++j) {
-                const int64_t place = tile * width + j;
-                lane[j] = Lane{};
-                if (place >= p.series) continue;
-                const int64_t s = p.order[place];
-                lane[j] = {s, p.event_offsets[s], p.event_offsets[s + 1] - p.event_offsets[s], p.saved_offsets[s],
-                           p.saved_offsets[s + 1]};
-            }
-        }
-
-        void load_initial() {
-            for (int j = 0; j < width; ++j)
-                for (int h = 0; h < hidden; ++h)
-                    at(state.data(), h, j) = lane[j].series < 0 ? Real(0) : p.initial[lane[j].series * hidden + h];
-        }
-
-        V* checkpoint(int64_t tile, int64_t e) {
-            const int64_t size = static_cast<int64_t>(hidden) * registers;
-            return reinterpret_cast<V*>(p.checkpoints) + (solver.first_checkpoint[tile] + e / p.every) * size;
-        }
-
-        void keep(int64_t tile, int64_t e) {
-            if (!p.every || e % p.every) return;
-            std::copy(state.data(), state.data() + state.size(), checkpoint(tile, e));
-        }
-
-        void save(int64_t e) {
-            for (int j = 0; j < width; ++j) {
-                Lane& l = lane[j];
-                for (; l.saved < l.saved_end && p.saved_event[l.saved] == e; ++l.saved)
-                    for (int h = 0; h < hidden; ++h) p.saved[l.saved * hidden + h] = at(state.data(), h, j);
-            }
-        }
-
-        void take_saved_gradient(int64_t e) {
-            for (int j = 0; j < width; ++j) {
-                Lane& l = lane[j];
-                if (l.series < 0) continue;
-                for (; l.saved > p.saved_offsets[l.series] && p.saved_event[l.saved - 1] == e; --l.saved)
-                    for (int h = 0; h < hidden; ++h)
-                        at(gradient.data(), h, j) += p.saved_gradient[(l.saved - 1) * hidden + h];
-            }
-        }
-
-        // States from a checkpoint up to event `last`, for the reverse sweep.
-        void replay(int64_t tile, int64_t start, int64_t last) {
-            const size_t size = state.size();
-            const V* from_here = checkpoint(tile, start);
-            std::copy(from_here, from_here + size, state.data());
-            for (int64_t e = start;; ++e) {
-                if (e > start) advance_jump(e, state.data());
-                std::copy(state.data(), state.data() + size, segment.data() + (e - start) * size);
-                if (e == last) return;
-                if (prepare_step(e)) take_step(state.data(), false);
-            }
-        }
-
-        void check(int64_t e) {
-            V sum[registers] = {};
-            const V* z = state.data();
-            for (int h = 0; h < hidden; ++h)
-                for (int v = 0; v < registers; ++v) sum[v] += z[h * registers + v] * Real(0);
-            for (int v = 0; v < registers; ++v) {
-                const M bad = sum[v] != sum[v];
-                for (int j = 0; j < lanes; ++j) {
-                    const Lane& l = lane[v * lanes + j];
-                    if (bad[j] && l.series >= 0 && p.failed_event[l.series] < 0) p.failed_event[l.series] = e;
-                }
-            }
-        }
-
-        // ---- jumps ----
-
-        bool load_jump(int64_t e, const V* before, M* jumping) {
-            if (!p.jump.present()) return false;
-            const Real* rows[width];
-            bool any = false;
-            for (int j = 0; j < width; ++j) {
-                const Lane& l = lane[j];
-                const int64_t row = e < l.events ? p.jump_row[l.first_event + e] : -1;
-                rows[j] = row < 0 ? nullptr : p.row_inputs + row * p.row_features;
-                jumping[j / lanes][j % lanes] = row < 0 ? 0 : -1;
-                any |= row >= 0;
-            }
-            if (!any) return false;
-            std::copy(before, before + static_cast<size_t>(hidden) * registers, jump_work.data());
-            T::gather(rows, static_cast<int>(p.row_features), jump_work.data() + static_cast<size_t>(hidden) * registers);
-            return true;
-        }
-
-        bool advance_jump(int64_t e, V* z) {
-            M jumping[registers] = {};
-            if (!load_jump(e, z, jumping)) return false;
-            solver.jump.evaluate(jump_work.data());
-            const V* out = jump_work.data() + p.jump.output * registers;
-            for (int h = 0; h < hidden; ++h)
-                for (int v = 0; v < registers; ++v)
-                    z[h * registers + v] = jumping[v] ? out[h * registers + v] : z[h * registers + v];
-            return true;
-        }
-
-        // Turns the gradient of the state after the jump of event e into that of the state before it.
-        void pull_back_jump(int64_t e, const V* before) {
-            M jumping[registers] = {};
-            if (!load_jump(e, before, jumping)) return;
-            solver.jump.evaluate(jump_work.data());
-            V *g = gradient.data(), *out = jump_gradient.data() + p.jump.output * registers;
-            for (int h = 0; h < hidden; ++h)
-                for (int v = 0; v < registers; ++v) out[h * registers + v] = jumping[v] ? g[h * registers + v] : V{};
-            solver.jump.pull_back(jump_work.data(), jump_gradient.data(), p.row_gradient != nullptr);
-            V *w = jump_work.data(), *gw = jump_gradient.data();
-            solver.jump.add_to(jump_sums, &w, &gw, 1);
-            for (int h = 0; h < hidden; ++h)
-                for (int v = 0; v < registers; ++v)
-                    g[h * registers + v] = jumping[v] ? gw[h * registers + v] : g[h * registers + v];
-            if (!p.row_gradient) return;
-            for (int j = 0; j < width; ++j) {
-                if (!jumping[j / lanes][j % lanes]) continue;
-                Real* to = p.row_gradient + p.jump_row[lane[j].first_event + e] * p.row_features;
-                for (int64_t f = 0; f < p.row_features; ++f) to[f] = at(gw, hidden + static_cast<int>(f), j);
-            }
-        }
-
-        // ---- steps of the flow ----
-
-        // The piece that a lane steps along at event e, or -1.
-        int64_t piece(const Lane& l, int64_t e) const {
-            if (e >= l.events) return -1;
-            if (p.piece) return p.piece[l.first_event + e];
-            return e + 1 < l.events ? l.first_event + e - l.series : -1;
-        }
-
-        // Reads the pieces that the lanes step along; false if no lane has a step at event e.
-        bool prepare_step(int64_t e) {
-            if (!p.flow.present()) return false;
-            bool any = false;
-            for (int j = 0; j < width; ++j) {
-                const Lane& l = lane[j];
-                const int64_t event = l.first_event + e;
-                const int64_t along = piece(l, e);
-                const bool moves = along >= 0, whole = moves && !p.piece;
-                lane_coefficients[j] = moves ? p.coefficients + along * p.powers * p.channels : nullptr;
-                const double lasts = whole ? p.time[event + 1] - p.time[event] : moves ? p.duration[event] : 0;
-                from[j / lanes][j % lanes] = whole || !moves ? Real(0) : static_cast<Real>(p.from[event]);
-                step[j / lanes][j % lanes] = whole ? Real(1) : moves ? static_cast<Real>(p.step[event]) : Real(0);
-                duration[j / lanes][j % lanes] = static_cast<Real>(lasts);
-                moving[j / lanes][j % lanes] = moves ? -1 : 0;
-                any |= moves;
-            }
-            if (!any) return false;
-            if (p.flow.input) T::gather(lane_coefficients.data(), static_cast<int>(p.powers * p.channels), pieces.data());
-            return true;
-        }
-
-        // What drives the flow at a stage, into the input region of a workspace.
-        void set_input(int stage, V* w) {
-            if (!p.flow.input) return;
-            V u[registers];
-            place_of(stage, u);
-            solver.term.drive(pieces.data(), u, step, w + static_cast<size_t>(hidden) * registers);
-        }
-
-        void place_of(int stage, V* u) const {
-            const Real node = static_cast<Real>(p.tableau.c[stage]);
-            for (int v = 0; v < registers; ++v) u[v] = from[v] + node * step[v];
-        }
-
-        // z <- z + sum of b k. With keep_stages every stage has a workspace of its own, for the way back.
-        void take_step(V* z, bool keep_stages) {
-            const int count = hidden * registers;
-            const std::vector<double>&a = p.tableau.a, &b = p.tableau.b;
-            for (int s = 0; s < stages; ++s) {
-                V* w = work[keep_stages ? s : 0].data();
-                for (int i = 0; i < count; ++i) {
-                    V y = z[i];
-                    for (int r = 0; r < s; ++r) {
-                        const double weight = a[s * stages + r];
-                        if (weight != 0) y += static_cast<Real>(weight) * increments.data()[r * count + i];
-                    }
-                    // lanes at rest are evaluated at 0, so that nothing they do can overflow
-                    w[i] = moving[i % registers] ? y : V{};
-                }
-                set_input(s, w);
-                solver.flow.evaluate(w);
-                const V* out = w + p.flow.output * registers;
-                V* k = increments.data() + s * count;
-                for (int i = 0; i < count; ++i) {
-                    k[i] = moving[i % registers] ? solver.term.scale(out[i], duration[i % registers]) : V{};
-                }
-            }
-            for (int i = 0; i < count; ++i) {
-                V sum{};
-                for (int s = 0; s < stages; ++s) sum += static_cast<Real>(b[s]) * increments.data()[s * count + i];
-                z[i] += sum;
-            }
-        }
-
-        // After take_step(..., true): from the gradient at the end of the step to that at its start.
-        void pull_back_step(int64_t e) {
-            const int count = hidden * registers;
-            const std::vector<double>&a = p.tableau.a, &b = p.tableau.b;
-            V *g = gradient.data(), *to_k = increments.data();
-            for (int s = 0; s < stages; ++s)
-                for (int i = 0; i < count; ++i) to_k[s * count + i] = static_cast<Real>(b[s]) * g[i];
-            V *w[most_stages], *gw[most_stages];
-            const bool to_path = p.coefficient_gradient && p.flow.input;  // a flow that does not see X says nothing about it
-            if (to_path) std::fill(piece_gradient.data(), piece_gradient.data() + piece_gradient.size(), V{});
-            for (int s = stages; s-- > 0;) {
-                w[s] = work[s].data(), gw[s] = work_gradient[s].data();
-                V* out = gw[s] + p.flow.output * registers;
-                for (int i = 0; i < count; ++i) {
-                    const V k = to_k[s * count + i];
-                    out[i] = moving[i % registers] ? solver.term.scale(k, duration[i % registers]) : V{};
-                }
-                solver.flow.pull_back(w[s], gw[s], to_path);
-                if (to_path) {
-                    V u[registers];
-                    place_of(s, u);
-                    solver.term.pull_back_drive(gw[s] + count, u, step, piece_gradient.data());
-                }
-                for (int i = 0; i < count; ++i) {
-                    const V y = moving[i % registers] ? gw[s][i] : V{};
-                    g[i] += y;
-                    for (int r = 0; r < s; ++r) {
-                        const double weight = a[s * stages + r];
-                        if (weight != 0) to_k[r * count + i] += static_cast<Real>(weight) * y;
-                    }
-                }
-            }
-            solver.flow.add_to(flow_sums, w, gw, stages);
-            if (!to_path) return;
-            const int64_t size = p.powers * p.channels;
-            for (int j = 0; j < width; ++j) {
-                const Lane& l = lane[j];
-                if (!moving[j / lanes][j % lanes]) continue;
-                Real* to = p.coefficient_gradient + piece(l, e) * size;
-                for (int64_t k = 0; k < size; ++k) to[k] += at(piece_gradient.data(), static_cast<int>(k), j);
-            }
-        }
-    };
-
-    const Problem<Real>& p;
-    const int hidden, channels, stages;
-    const Term<Real, registers> term;
-    const Prepared<Real, registers> flow, jump;
-    const int64_t tiles;
-    std::vector<int64_t> first_checkpoint;
-};
+}
 
 template <class Real>
 void solve(const Problem<Real>& problem, bool backward) {
     if (problem.registers == 2) {
-        Solver<Real, 2>(problem, backward).run(backward);
+        solve_tiles<Real, 2>(problem, backward);
     } else {
-        Solver<Real, 1>(problem, backward).run(backward);
+        solve_tiles<Real, 1>(problem, backward);
     }
 }
 

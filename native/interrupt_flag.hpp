@@ -1,0 +1,37 @@
+// How a solve learns that the user pressed Ctrl-C.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <thread>
+
+namespace neuralcde::LEVEL {
+
+// Without external linkage, so that the compiler inlines what is called once: this is part of engine.cpp.
+namespace {
+
+// Stops all threads once the calling thread was interrupted; asks the clock, not the interpreter, most of the time.
+class InterruptFlag {
+  public:
+    explicit InterruptFlag(const std::function<bool()>& interrupted) : interrupted(interrupted) {}
+    bool set() {
+        if (stopped.load(std::memory_order_relaxed)) return true;
+        if (!interrupted || std::this_thread::get_id() != caller) return false;
+        const auto now = std::chrono::steady_clock::now();
+        if (now - last < std::chrono::milliseconds(100)) return false;
+        last = now;
+        if (interrupted()) stopped.store(true);
+        return stopped.load();
+    }
+
+  private:
+    const std::function<bool()>& interrupted;
+    const std::thread::id caller = std::this_thread::get_id();
+    std::atomic<bool> stopped{false};
+    std::chrono::steady_clock::time_point last = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+}  // namespace neuralcde::LEVEL
