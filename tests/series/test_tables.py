@@ -302,11 +302,45 @@ def test_like_accepts_a_static_column_that_is_all_missing(build):
 
 
 @pytest.mark.parametrize(
-    "given", [{"id": "stay"}, {"time": "hour"}, {"static": ["a"]}, {"channels": ["a"]}, {"unit": "s"}]
+    "given",
+    [
+        {"id": "stay"},
+        {"time": "hour"},
+        {"static": ["ward"]},
+        {"static": ("ward",)},
+        {"channels": ["pulse"]},
+        {"channels": ("pulse",)},
+        {"unit": "h"},
+        {"id": "stay", "time": "hour", "static": ["ward"], "channels": ["pulse"], "unit": "h"},
+    ],
+    ids=str,
 )
-def test_like_leaves_nothing_to_say(given):
+def test_like_accepts_what_agrees_with_it(given):
+    hours = [dt.timedelta(hours=hour) for hour in STAYS["hour"]]
+    frame = pd.DataFrame(STAYS | {"hour": hours, "ward": [1.0] * 5})
+    first = read(frame, static=["ward"], channels=["pulse"], unit="h")
+    assert IrregularSeries.from_long(frame, like=first, **given) == first
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({"id": "hour"}, "id='hour' differs from like=, which has id='stay'; leave id out"),
+        ({"time": "pulse"}, "time='pulse' differs from like=, which has time='hour'"),
+        ({"static": ["pulse"]}, r"static=\['pulse'\] differs from like=, which has static=\[\]"),
+        (
+            {"channels": ["pulse"]},
+            r"channels=\['pulse'\] differs from like=, which has channels=\['pulse', 'temperature'\]",
+        ),
+        ({"channels": ["temperature", "pulse"]}, r"channels=\['temperature', 'pulse'\] differs"),
+        ({"unit": "s"}, "unit='s' differs from like=, which has unit=None"),
+        ({"id": "stay", "time": "day"}, "time='day' differs"),
+    ],
+    ids=str,
+)
+def test_like_refuses_what_differs_by_name(given, found):
     frame = pd.DataFrame(STAYS)
-    with pytest.raises(TypeError, match=r"like= says what id, time, static, channels and unit are; leave them out"):
+    with pytest.raises(ValueError, match=found):
         IrregularSeries.from_long(frame, like=read(frame), **given)
 
 

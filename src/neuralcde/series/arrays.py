@@ -30,6 +30,14 @@ class Rows(NamedTuple):
     offsets: Int[Tensor, " bounds"]
 
 
+class Padded(NamedTuple):
+    """Series padded with NaN to the longest one."""
+
+    values: Float[Tensor, "series steps channels"]
+    times: Float[Tensor, "series steps"]
+    lengths: Int[Tensor, " series"]
+
+
 def read_list(pairs: Sequence[tuple[Any, Any]], *, ids: NDArray[Any], dtype: torch.dtype) -> Rows:
     """One (times, values) pair a series, values of shape (n_i, channels) or (n_i,)."""
     if not len(pairs):
@@ -99,6 +107,19 @@ def read_padded(values: Any, times: Any, lengths: Any, *, named: bool, dtype: to
             )
     kept = torch.arange(steps, device=x.device) < counts[:, None]
     return Rows(t[kept], x[kept], ragged.offsets_of(counts))
+
+
+def pad(rows: Rows) -> Padded:
+    """Rows as one block, which `read_padded` would read; differentiable."""
+    times, values, offsets = rows
+    lengths = ragged.lengths(offsets)
+    count, steps = len(lengths), int(lengths.max()) if len(lengths) else 0
+    place = ragged.series_of_rows(offsets), ragged.places_in_series(offsets)
+    return Padded(
+        values.new_full((count, steps, values.shape[1]), torch.nan).index_put(place, values),
+        times.new_full((count, steps), torch.nan).index_put(place, times),
+        lengths,
+    )
 
 
 def merge_repeated(rows: Rows, how: str) -> Rows:

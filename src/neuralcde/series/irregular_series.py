@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from types import EllipsisType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,30 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from . import ragged
-from .arrays import (
-    Rows,
-    as_ids,
-    as_names,
-    check_dtype,
-    check_finite,
-    check_increasing,
-    check_static,
-    merge_repeated,
-    read_list,
-    read_padded,
-    read_static,
-)
+from .arrays import Padded, Rows, check_dtype, pad, read_list, read_padded
 from .channels import ChannelScales, Counts, Role, added_channels
-from .table_format import StaticColumn, TableFormat
-from .tables import Duplicates, read_long, static_columns, write_long
+from .construction import ALIKE, check_joinable, checked_fields, fields_of_arrays, ids_of_series, joined_ids
+from .table_format import TableFormat
+from .tables import Duplicates, check_agrees, read_long, write_series
 
-
-class Padded(NamedTuple):
-    """Series padded with NaN to the longest one."""
-
-    values: Float[Tensor, "series steps channels"]
-    times: Float[Tensor, "series steps"]
-    lengths: Int[Tensor, " series"]
+TENSORS = ("times", "values", "offsets", "static")
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -126,9 +109,9 @@ class IrregularSeries:
         dtype
             torch.float32 (default) or torch.float64.
         like
-            A series read before: `id`, `time`, `static`, `channels`, `unit`, the categories and the default of `dtype` are
-            taken from it, so that a new table is read exactly as the first one. A category not seen then gets no
-            indicator.
+            Series read before. `id`, `time`, `static`, `channels`, `unit`, the categories and the default of `dtype` are taken
+            from it, so that a new table is read exactly like the first one; where they are given too, they must agree with
+            it. A category that was not seen then gets no indicator.
 
         Raises
         ------
@@ -145,12 +128,10 @@ class IrregularSeries:
         """
         known = None
         if like is not None:
-            if any(given is not None for given in (id, time, channels, unit)) or len(static):
-                raise TypeError("like= says what id, time, static, channels and unit are; leave them out.")
             known = like.format
+            check_agrees(known, list(like._data), id=id, time=time, static=static, channels=channels, unit=unit)
             id, time, unit = known.id, known.time, known.unit
-            static = [column.name for column in known.static]
-            channels = [name for name, role in zip(like.channel_names, like.roles, strict=True) if role == "data"]
+            static, channels = [column.name for column in known.static], list(like._data)
             dtype = dtype or like.dtype
         dtype = check_dtype(dtype or torch.float32)
         if id is None or time is None:
@@ -171,7 +152,7 @@ class IrregularSeries:
             ragged.offsets_of(torch.from_numpy(table.lengths)),
         )
         names = [name for column in table.format.static for name in column.feature_names]
-        return cls._checked(
+        fields = checked_fields(
             rows,
             ids=table.ids,
             static=torch.from_numpy(table.static).to(dtype),
@@ -180,6 +161,7 @@ class IrregularSeries:
             duplicates=duplicates,
             format=table.format,
         )
+        return cls(**fields)
 
     @classmethod
     def from_list(
@@ -211,9 +193,9 @@ class IrregularSeries:
             As in `from_long`.
         """
         pairs = list(pairs)
-        names = _ids(ids, len(pairs))
+        names = ids_of_series(ids, len(pairs))
         rows = read_list(pairs, ids=names, dtype=check_dtype(dtype))
-        return cls._from_rows(rows, names, static, channels, static_names, duplicates)
+        return cls(**fields_of_arrays(rows, names, static, channels, static_names, duplicates))
 
     @classmethod
     def from_padded(
@@ -243,7 +225,8 @@ class IrregularSeries:
             As in `from_list`.
         """
         rows = read_padded(values, times, lengths, named=channels is not None, dtype=check_dtype(dtype))
-        return cls._from_rows(rows, _ids(ids, len(rows.offsets) - 1), static, channels, static_names, duplicates)
+        names = ids_of_series(ids, len(rows.offsets) - 1)
+        return cls(**fields_of_arrays(rows, names, static, channels, static_names, duplicates))
 
     @classmethod
     def concat(cls, parts: Iterable[IrregularSeries]) -> IrregularSeries:
@@ -255,88 +238,15 @@ class IrregularSeries:
         for position, part in enumerate(parts):
             if not isinstance(part, IrregularSeries):
                 raise TypeError(f"parts[{position}] is a {type(part).__name__}; expected IrregularSeries.")
-            for name in ("channel_names", "static_names", "roles", "scales", "dtype"):
-                if getattr(part, name) != getattr(head, name):
-                    raise ValueError(
-                        f"parts[{position}] has {name} {getattr(part, name)}, but parts[0] has {getattr(head, name)}; make "
-                        "them agree."
-                    )
-            if part.format.moments != head.format.moments:
-                raise ValueError(
-                    f"parts[{position}] has times that are {part.format.moments}, but those of parts[0] are {head.format.moments}; "
-                    "read them alike: IrregularSeries.from_long(frame, like=parts[0])."
-                )
-            if (part.ids.dtype == object) != (head.ids.dtype == object) and len(part) and len(head):
-                raise TypeError(
-                    f"parts[{position}] has ids like {ragged.series_name(part.ids, 0)}, but parts[0] like "
-                    f"{ragged.series_name(head.ids, 0)}; make them all numbers or all text."
-                )
+            check_joinable(position, part, head)
         return dataclasses.replace(
             head,
             times=torch.cat([part.times for part in parts]),
             values=torch.cat([part.values for part in parts]),
             offsets=ragged.offsets_of(torch.cat([part.lengths for part in parts])),
             static=torch.cat([part.static for part in parts]),
-            ids=_joined([part.ids for part in parts]),
+            ids=joined_ids([part.ids for part in parts]),
             format=dataclasses.replace(head.format, in_order=len(parts) == 1 or head.format.backend is None),
-        )
-
-    @classmethod
-    def _from_rows(
-        cls, rows: Rows, ids: Any, static: Any, channels: Any, static_names: Any, duplicates: Duplicates
-    ) -> IrregularSeries:
-        if rows.values.shape[1] == 0:
-            raise ValueError("values have no channels; expected at least one.")
-        features = read_static(static, rows)
-        labels = as_names(static_names, "static_names", features.shape[1], "s")
-        return cls._checked(
-            rows,
-            ids=ids,
-            static=features,
-            channel_names=as_names(channels, "channels", rows.values.shape[1], "x"),
-            static_names=labels,
-            duplicates=duplicates,
-            format=TableFormat(static=tuple(StaticColumn(name) for name in labels)),
-        )
-
-    @classmethod
-    def _checked(
-        cls,
-        rows: Rows,
-        *,
-        ids: NDArray[Any],
-        static: Tensor,
-        channel_names: tuple[str, ...],
-        static_names: tuple[str, ...],
-        duplicates: Duplicates,
-        format: TableFormat,
-    ) -> IrregularSeries:
-        if duplicates not in ("error", "mean", "last"):
-            raise ValueError(f'duplicates must be "error", "mean" or "last", got {duplicates!r}.')
-        for argument, names in (("channel", channel_names), ("static feature", static_names)):
-            repeated = [name for name in names if names.count(name) > 1]
-            if repeated:
-                raise ValueError(f"two {argument}s are called {repeated[0]!r}; names must differ.")
-
-        def when(time: float) -> str:
-            return f"{format.time}={format.show(time)}"
-
-        check_static(static, ids, static_names)
-        check_finite(rows, ids, channel_names, when)
-        if duplicates != "error":
-            rows = merge_repeated(rows, duplicates)
-        check_increasing(rows, ids, when)
-        data: Role = "data"
-        return cls(
-            times=rows.times,
-            values=rows.values,
-            offsets=rows.offsets,
-            static=static,
-            ids=ids,
-            channel_names=channel_names,
-            static_names=static_names,
-            roles=(data,) * len(channel_names),
-            format=format,
         )
 
     def __len__(self) -> int:
@@ -372,6 +282,11 @@ class IrregularSeries:
         """Where the tensors are."""
         return self.values.device
 
+    @property
+    def _data(self) -> dict[str, int]:
+        """Names and columns of the channels that `with_channels` did not add."""
+        return {name: k for k, name in enumerate(self.channel_names) if self.roles[k] == "data"}
+
     def __getitem__(self, index: ragged.Index | tuple[ragged.Index, EllipsisType]) -> IrregularSeries:
         if isinstance(index, tuple):
             if len(index) != 2 or index[1] is not Ellipsis:
@@ -400,17 +315,11 @@ class IrregularSeries:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, IrregularSeries):
             return NotImplemented
-        for name in ("channel_names", "static_names", "roles", "scales", "dtype"):
-            if getattr(self, name) != getattr(other, name):
-                return False
+        if any(getattr(self, name) != getattr(other, name) for name in ALIKE):
+            return False
         return np.array_equal(self.ids, other.ids) and all(
             a.shape == b.shape and bool(((a == b) | (a.isnan() & b.isnan())).all())
-            for a, b in (
-                (self.offsets, other.offsets),
-                (self.times, other.times),
-                (self.values, other.values),
-                (self.static, other.static),
-            )
+            for a, b in ((getattr(self, name), getattr(other, name)) for name in TENSORS)
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -473,7 +382,7 @@ class IrregularSeries:
         if isinstance(target, torch.dtype):
             check_dtype(target)
             return dataclasses.replace(self, values=self.values.to(target), static=self.static.to(target))
-        moved = {name: getattr(self, name).to(target) for name in ("times", "values", "offsets", "static")}
+        moved = {name: getattr(self, name).to(target) for name in TENSORS}
         return dataclasses.replace(self, **moved)
 
     def to_long(self, backend: Literal["pandas", "polars", "pyarrow"] | None = None) -> Any:
@@ -481,52 +390,14 @@ class IrregularSeries:
 
         `from_long(..., like=series)` of the result is the series again. Channels added by `with_channels` are left out.
         """
-        distinct, counts = np.unique(self.ids, return_counts=True)
-        if len(distinct) != len(self):
-            twice = ragged.series_name(distinct, int(counts.argmax()))
-            raise ValueError(
-                f"to_long needs different ids, but {twice} occurs {counts.max()} times, and a long table could not tell these "
-                "series apart. Give them new ones: dataclasses.replace(series, ids=np.arange(len(series)))."
-            )
         if self.format.kind != "number" and self.scales != ChannelScales():
             raise ValueError(
                 f"the times are scaled, so that to_long cannot write them as {self.format.kind}s; call "
                 "scaler.inverse_transform(series) first."
             )
-        of_row = ragged.series_of_rows(self.offsets).cpu().numpy()
-        values, static = self.values.detach().cpu().numpy(), self.static.detach().cpu().numpy()
-        columns = [
-            (name, values[:, position])
-            for position, (name, role) in enumerate(zip(self.channel_names, self.roles, strict=True))
-            if role == "data"
-        ]
-        columns += [(name, column[of_row]) for name, column in static_columns(static, self.format)]
-        times = self.times.detach().cpu().numpy()
-        return write_long(self.ids[of_row], times, columns, format=self.format, backend=backend)
+        rows = Rows(self.times, self.values, self.offsets)
+        return write_series(rows, self.static, self.ids, channels=self._data, format=self.format, backend=backend)
 
     def to_padded(self) -> Padded:
         """Values (series, steps, channels) and times (series, steps), padded with NaN, and the lengths."""
-        steps = int(self.lengths.max()) if len(self) else 0
-        of_row = ragged.series_of_rows(self.offsets)
-        within = ragged.places_in_series(self.offsets)
-        values = self.values.new_full((len(self), steps, self.channels), torch.nan)
-        times = self.times.new_full((len(self), steps), torch.nan)
-        return Padded(
-            values.index_put((of_row, within), self.values), times.index_put((of_row, within), self.times), self.lengths
-        )
-
-
-def _joined(ids: list[NDArray[Any]]) -> NDArray[Any]:
-    """All ids; whole numbers stay whole where numpy would make floats of them."""
-    if {part.dtype.kind for part in ids} == {"i", "u"}:
-        return as_ids([name for part in ids for name in part.tolist()], argument="ids", fix="text")
-    return np.concatenate(ids)
-
-
-def _ids(ids: Iterable[Any] | None, count: int) -> NDArray[Any]:
-    if ids is None:
-        return np.arange(count)
-    names = as_ids(ids, argument="ids", fix="ids=[str(name) for name in ids]")
-    if len(names) != count:
-        raise ValueError(f"ids has {len(names)} names for {count} series; give one each.")
-    return names
+        return pad(Rows(self.times, self.values, self.offsets))

@@ -15,10 +15,12 @@ from zoneinfo import available_timezones
 import narwhals as nw
 import numpy as np
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
-from .arrays import ROWS_AT_ONCE
+from .arrays import ROWS_AT_ONCE, Rows
 from .columns import REAL, Array, as_numbers, as_times, is_number, series_codes, static_features, type_name, typed
-from .ragged import series_name
+from .ragged import series_name, series_of_rows
 from .table_format import TableFormat
 
 Duplicates = Literal["error", "mean", "last"]
@@ -97,6 +99,29 @@ def read_long(
     )
 
 
+def check_agrees(
+    known: TableFormat,
+    known_channels: Sequence[str],
+    *,
+    id: str | None,
+    time: str | None,
+    static: Sequence[str],
+    channels: Sequence[str] | None,
+    unit: str | None,
+) -> None:
+    """Refuse columns and units that differ from those of an earlier table; what was not given agrees."""
+    for name, given, wanted in (
+        ("id", id, known.id),
+        ("time", time, known.time),
+        ("static", None if len(static) == 0 else static, [column.name for column in known.static]),
+        ("channels", channels, known_channels),
+        ("unit", unit, known.unit),
+    ):
+        given = list(given) if isinstance(wanted, list) and isinstance(given, tuple) else given
+        if given is not None and given != wanted:
+            raise ValueError(f"{name}={given!r} differs from like=, which has {name}={wanted!r}; leave {name} out.")
+
+
 def _warn_of_merged(values: Array, columns: dict[str, nw.Series[Any]]) -> None:
     """Say which channels float32 makes constant: 1e12 and 1e12 + 9 are one number there."""
     merged = []
@@ -121,6 +146,30 @@ def _is_constant(column: Array, ulps: int = 0) -> bool:
         return False
     with np.errstate(over="ignore"):
         return not high - low > ulps * np.spacing(np.fmax(abs(low), abs(high)))
+
+
+def write_series(
+    rows: Rows,
+    static: Float[Tensor, "series features"],
+    ids: Array,
+    *,
+    channels: dict[str, int],
+    format: TableFormat,
+    backend: Any,
+) -> Any:
+    """Ragged rows as a long table; `channels` maps the names to write to their columns in the values."""
+    distinct, counts = np.unique(ids, return_counts=True)
+    if len(distinct) != len(ids):
+        twice = series_name(distinct, int(counts.argmax()))
+        raise ValueError(
+            f"to_long needs different ids, but {twice} occurs {counts.max()} times, and a long table could not tell these "
+            "series apart. Give them new ones: dataclasses.replace(series, ids=np.arange(len(series)))."
+        )
+    of_row = series_of_rows(rows.offsets).cpu().numpy()
+    times, values, features = (part.detach().cpu().numpy() for part in (rows.times, rows.values, static))
+    columns = [(name, values[:, position]) for name, position in channels.items()]
+    columns += [(name, column[of_row]) for name, column in static_columns(features, format)]
+    return write_long(ids[of_row], times, columns, format=format, backend=backend)
 
 
 def write_long(ids: Array, times: Array, columns: list[tuple[str, Array]], *, format: TableFormat, backend: Any) -> Any:

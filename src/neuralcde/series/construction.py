@@ -1,0 +1,140 @@
+"""From rows that were read to the fields of an `IrregularSeries`: names, checks, repeated times, parts to join."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypedDict
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from . import ragged
+from .arrays import Rows, as_ids, as_names, check_finite, check_increasing, check_static, merge_repeated, read_static
+from .channels import Role
+from .table_format import StaticColumn, TableFormat
+from .tables import Duplicates
+
+ALIKE = ("channel_names", "static_names", "roles", "scales", "dtype")  # attributes that series of one container share
+
+
+class Fields(TypedDict):
+    """Arguments of `IrregularSeries`, checked."""
+
+    times: Float[Tensor, " rows"]
+    values: Float[Tensor, "rows channels"]
+    offsets: Int[Tensor, " bounds"]
+    static: Float[Tensor, "series features"]
+    ids: NDArray[Any]
+    channel_names: tuple[str, ...]
+    static_names: tuple[str, ...]
+    roles: tuple[Role, ...]
+    format: TableFormat
+
+
+def fields_of_arrays(
+    rows: Rows,
+    ids: NDArray[Any],
+    static: Any,
+    channels: Sequence[str] | None,
+    static_names: Sequence[str] | None,
+    duplicates: Duplicates,
+) -> Fields:
+    """Fields of series that were given as arrays: channels and static features get names."""
+    if rows.values.shape[1] == 0:
+        raise ValueError("values have no channels; expected at least one.")
+    features = read_static(static, rows)
+    labels = as_names(static_names, "static_names", features.shape[1], "s")
+    return checked_fields(
+        rows,
+        ids=ids,
+        static=features,
+        channel_names=as_names(channels, "channels", rows.values.shape[1], "x"),
+        static_names=labels,
+        duplicates=duplicates,
+        format=TableFormat(static=tuple(StaticColumn(name) for name in labels)),
+    )
+
+
+def checked_fields(
+    rows: Rows,
+    *,
+    ids: NDArray[Any],
+    static: Float[Tensor, "series features"],
+    channel_names: tuple[str, ...],
+    static_names: tuple[str, ...],
+    duplicates: Duplicates,
+    format: TableFormat,
+) -> Fields:
+    """Fields of series: names that differ, finite values, times that increase strictly, repeated times merged if asked.
+
+    Raises
+    ------
+    ValueError
+        Naming the series, what was found and the fix.
+    """
+    if duplicates not in ("error", "mean", "last"):
+        raise ValueError(f'duplicates must be "error", "mean" or "last", got {duplicates!r}.')
+    for argument, names in (("channel", channel_names), ("static feature", static_names)):
+        repeated = [name for name in names if names.count(name) > 1]
+        if repeated:
+            raise ValueError(f"two {argument}s are called {repeated[0]!r}; names must differ.")
+
+    def when(time: float) -> str:
+        return f"{format.time}={format.show(time)}"
+
+    check_static(static, ids, static_names)
+    check_finite(rows, ids, channel_names, when)
+    if duplicates != "error":
+        rows = merge_repeated(rows, duplicates)
+    check_increasing(rows, ids, when)
+    data: Role = "data"
+    return Fields(
+        times=rows.times,
+        values=rows.values,
+        offsets=rows.offsets,
+        static=static,
+        ids=ids,
+        channel_names=channel_names,
+        static_names=static_names,
+        roles=(data,) * len(channel_names),
+        format=format,
+    )
+
+
+def ids_of_series(ids: Iterable[Any] | None, count: int) -> NDArray[Any]:
+    """The ids given for `count` series, by default 0, 1, ..."""
+    if ids is None:
+        return np.arange(count)
+    names = as_ids(ids, argument="ids", fix="ids=[str(name) for name in ids]")
+    if len(names) != count:
+        raise ValueError(f"ids has {len(names)} names for {count} series; give one each.")
+    return names
+
+
+def joined_ids(ids: list[NDArray[Any]]) -> NDArray[Any]:
+    """All ids in one array. Integers stay integers where numpy would make floats of them (int64 beside uint64)."""
+    if {part.dtype.kind for part in ids} == {"i", "u"}:
+        return as_ids([name for part in ids for name in part.tolist()], argument="ids", fix="text")
+    return np.concatenate(ids)
+
+
+def check_joinable(position: int, part: Any, head: Any) -> None:
+    """Refuse an `IrregularSeries` that cannot follow `head` in one container; an error names its position in `parts`."""
+    for name in ALIKE:
+        if getattr(part, name) != getattr(head, name):
+            raise ValueError(
+                f"parts[{position}] has {name} {getattr(part, name)}, but parts[0] has {getattr(head, name)}; make "
+                "them agree."
+            )
+    if part.format.moments != head.format.moments:
+        raise ValueError(
+            f"parts[{position}] has times that are {part.format.moments}, but those of parts[0] are "
+            f"{head.format.moments}; read them alike: IrregularSeries.from_long(frame, like=parts[0])."
+        )
+    if (part.ids.dtype == object) != (head.ids.dtype == object) and len(part) and len(head):
+        raise TypeError(
+            f"parts[{position}] has ids like {ragged.series_name(part.ids, 0)}, but parts[0] like "
+            f"{ragged.series_name(head.ids, 0)}; make them all numbers or all text."
+        )
