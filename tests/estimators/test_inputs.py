@@ -158,6 +158,21 @@ def test_what_training_did_not_see_changes_nothing(before, tmp_path):
     np.testing.assert_array_equal(nc.load(tmp_path / "model").predict_proba(later), clf.predict_proba(later))
 
 
+@pytest.mark.parametrize("intensity", [False, True])
+def test_the_warning_of_constant_channels_says_what_is_still_used(intensity):
+    """Values that never vary are ignored; how often they were observed is not, where it is counted."""
+    constant = np.array(WALKS)
+    constant[:, :, 1] = 500.0
+    constant[:, 3, 1] = np.nan
+    with pytest.warns(UserWarning, match=r"\['x1'\] never vary .* their values, which are ignored\.") as caught:
+        clf = nc.NeuralCDEClassifier(intensity=intensity, **QUICK).fit(constant, RISES)
+    assert ("How often ['x1'] were observed is still used" in str(caught[0].message)) is intensity
+    rarer = np.array(constant)
+    rarer[:, 5:, 1] = np.nan
+    same = np.array_equal(clf.predict_proba(rarer), clf.predict_proba(constant))
+    assert same is not intensity
+
+
 def test_arrays_in_another_layout_are_refused():
     with pytest.raises(ValueError, match=r"looks like \(series, channels, steps\). Pass X.swapaxes\(1, 2\)"):
         nc.NeuralCDEClassifier(**FAST).fit(WALKS.swapaxes(1, 2), RISES)

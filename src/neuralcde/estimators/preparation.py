@@ -62,8 +62,9 @@ class Preparation:
     flagged
         Static features that get a companion which says whether they were observed.
     use, static_use
-        Factors on the scaled channels and static features: 1; 0 for those that never varied in the training series, NaN for
-        those that were never observed there. Nothing was learnt of these, and nothing is made of them later.
+        Factors on the scaled channels and static features: 1, or 0 for those that never varied in the training series, or NaN
+        for those that were never observed there. Nothing was learnt from the values of these, so later values are ignored, too.
+        Observations of a constant channel still count (`intensity`).
     dtype
         Type of the training series' values.
     format
@@ -85,13 +86,7 @@ class Preparation:
         missing = series.static.isnan().any(0)
         flagged = tuple(missing.nonzero()[:, 0].tolist())
         use, static_use = _use(series.values), _use(series.static)
-        idle = [name for name, factor in zip(series.channel_names, use, strict=True) if factor != 1]
-        if idle:
-            warnings.warn(
-                f"the channels {idle} never vary in the training series; nothing can be learnt of them, and they are left out.",
-                UserWarning,
-                stacklevel=3,
-            )
+        _warn_of_constants(series.channel_names, use, intensity=intensity)
         dtype: Literal["float32", "float64"] = "float64" if series.dtype == torch.float64 else "float32"
         return cls(SeriesScaler().fit(series), intensity, scheme, flagged, use, static_use, dtype, series.format)
 
@@ -176,6 +171,21 @@ class Preparation:
             roles=tuple("data" for _ in names),
             format=self.format,
         )
+
+
+def _warn_of_constants(names: tuple[str, ...], use: tuple[float, ...], *, intensity: bool) -> None:
+    """Name the channels whose values cannot be learnt from, and say what of them the model still sees."""
+    idle = [name for name, factor in zip(names, use, strict=True) if factor != 1]
+    observed = [name for name, factor in zip(names, use, strict=True) if factor == 0]
+    if not idle:
+        return
+    counted = f" How often {observed} were observed is still used (intensity)." if intensity and observed else ""
+    warnings.warn(
+        f"the channels {idle} never vary in the training series: nothing can be learnt from their values, which are ignored."
+        f"{counted}",
+        UserWarning,
+        stacklevel=4,
+    )
 
 
 def _use(values: Tensor) -> tuple[float, ...]:
