@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import StratifiedKFold, train_test_split
+from sklearn.model_selection import StratifiedKFold
+
+from neuralcde.estimators import stratified_split
 
 from .experiment import Settings
 
@@ -22,18 +24,24 @@ class Split(NamedTuple):
 
 
 def split_positions(labels: NDArray[Any], data: Settings) -> Split:
-    """The split that a table `data` of settings asks for: 70, 15, 15 %, every class in proportion, drawn with its `split_seeds`.
+    """The split for the table `data` of settings: 70, 15, 15 % of each class, drawn with its `split_seeds`.
 
-    With a `fold` the test series are left out altogether: all others are cut into five folds, one of which takes the
-    place of the test series, and 15 % of the rest validate. What is decided on folds has not seen the test series.
+    With a `fold` the test series are left out. The others are cut into five folds: one takes the place of the test
+    series, and 15 % of the rest validate. Decisions made on folds have not seen the test series.
     """
     first, second = data["split_seeds"]
-    everything = np.arange(len(labels))
-    training, rest = train_test_split(everything, train_size=0.7, random_state=first, stratify=labels)
-    validation, test = train_test_split(rest, train_size=0.5, random_state=second, stratify=labels[rest])
+    training, rest = _cut(np.arange(len(labels)), 0.7, first, labels)
+    validation, test = _cut(rest, 0.5, second, labels)
     if "fold" in data:
         pool = np.sort(np.concatenate([training, validation]))
         folds = StratifiedKFold(FOLDS, shuffle=True, random_state=first).split(pool, labels[pool])
         rest, test = (pool[part] for part in list(folds)[data["fold"]])
-        training, validation = train_test_split(rest, train_size=0.85, random_state=second, stratify=labels[rest])
+        training, validation = _cut(rest, 0.85, second, labels)
     return Split(np.sort(training), np.sort(validation), np.sort(test))
+
+
+def _cut(positions: NDArray[Any], share: float, seed: int, labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Two parts of the positions at random, the first with a share of each class, rounded down."""
+    held_out = len(positions) - int(share * len(positions))
+    first, second = stratified_split(len(positions), held_out, seed, labels=labels[positions])
+    return positions[first], positions[second]

@@ -234,7 +234,7 @@ def test_ctrl_c_while_the_stopped_training_is_tested(table, out, tmp_path, monke
     before = {name: content for name, content in contents(out).items() if not name.startswith("training")}
     with monkeypatch.context() as patch:
         press_ctrl_c(patch, "neuralcde.train.loop.write_history")
-        press_ctrl_c(patch, "neuralcde.estimators.path_estimator.PathEstimator._outputs")
+        press_ctrl_c(patch, "neuralcde.estimators.path_estimator.PathEstimator.outputs")
         code, said, complaint = fit(table, out)
     assert code == 1
     assert "kept" not in said

@@ -48,7 +48,7 @@ def test_examples_are_the_series_they_were(run_and_series):
     assert run.examples == series[test[places]]
     for k, place in enumerate(places):  # and the outputs kept for them are theirs
         alone = run.examples[[k]]
-        at_end = run.estimator._outputs_at(alone, alone.times.numpy())[0, -1]
+        at_end = run.estimator.outputs_at(alone, alone.times.numpy())[0, -1]
         torch.testing.assert_close(at_end, run.outputs[place], atol=1e-5, rtol=1e-4)
 
 

@@ -12,9 +12,8 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 import numpy as np
 from cyclopts import Parameter
-from sklearn.model_selection import train_test_split
 
-from ..estimators import NeuralCDEClassifier, NeuralCDERegressor
+from ..estimators import NeuralCDEClassifier, NeuralCDERegressor, stratified_split
 from ..estimators.path_estimator import PathEstimator
 from ..report import record_run
 from ..system import Interrupts, Processes, staged, write_atomically
@@ -178,8 +177,9 @@ def _fit(known: dict[str, Any], parameters: dict[str, Any], *, out: Path, resume
     if not first:
         return
     held, truth = series[test], all_targets(targets[test])
-    outputs = estimator._outputs(held)
-    metrics = estimator.task_.metrics(outputs, estimator.task_.encode(truth))
+    outputs = estimator.outputs(held)
+    encoded = estimator.task_.encode(truth)
+    metrics = estimator.task_.metrics(outputs, encoded)
     cost = {
         "seconds": clock.perf_counter() - begun,
         "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
@@ -195,7 +195,7 @@ def _fit(known: dict[str, Any], parameters: dict[str, Any], *, out: Path, resume
     with Interrupts() as interrupts, interrupts.held_back():  # from here on Ctrl-C does nothing: it would come too late
         with staged(out, obsolete=["report.html"]) as part:  # the folder changes when everything is written, not before
             estimator.save(part)
-            record_run(part, estimator, series, targets, test=test, outputs=outputs)
+            record_run(part, estimator, series, targets, test=test, outputs=outputs, encoded=encoded)
             write_config(part / "config.toml", _plain(estimator) | settled)
             write_atomically(part / "metrics.json", (json.dumps(found, indent=1) + "\n").encode())
             predictions = prediction_table(estimator, held, outputs, known["id"], known["label"], truth=truth)
@@ -223,18 +223,15 @@ def _is_quantity(targets: np.ndarray[Any, Any]) -> bool:
 
 
 def _split(targets: np.ndarray[Any, Any], share: float, seed: int, *, classes: bool) -> tuple[Any, Any]:
-    """Positions of the series that train and of those that test; where there are classes, none is in the test alone."""
+    """Positions of the training series and of the test series, ascending; no class is in the test series alone."""
     if not 0 < share < 1:
         raise WrongUseError(f"--test-fraction must lie between 0 and 1, got {share}.")
-    strata = None
-    if classes and not isinstance(targets[0], np.ndarray):
-        _, counts = np.unique(targets, return_counts=True)
-        strata = targets if counts.min() >= 2 and round(share * len(targets)) >= len(counts) else None
+    labels = targets if classes and not isinstance(targets[0], np.ndarray) else None
     try:
-        training, test = train_test_split(np.arange(len(targets)), test_size=share, random_state=seed, stratify=strata)
+        training, test = stratified_split(len(targets), share, seed, labels=labels)
     except ValueError as reason:
         raise WrongUseError(f"{len(targets)} series cannot be split: {reason}") from reason
-    if classes:  # one that is only in the test cannot be learnt
+    if classes:  # a class that no training series has could not be learnt
         learnt = set().union(*map(_classes, targets[training]))
         moved = []
         for position in test:

@@ -57,7 +57,7 @@ def predict(
     refuse_unreadable(found, table, used, may_exclude=False)
     try:
         series = estimator.read_long(found.frame, duplicates=duplicates or config.get("duplicates", "error"))
-        outputs = estimator._outputs(series)
+        outputs = estimator.outputs(series)
     except (SolveError, TypeError, ValueError) as reason:
         raise WrongUseError(f"{table}: {in_options(reason)}") from reason
     predictions = prediction_table(estimator, series, outputs, form.id, str(config.get("label", "prediction")))

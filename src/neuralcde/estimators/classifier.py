@@ -139,20 +139,14 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
         check_is_fitted(self, "module_")  # which raises an AttributeError, so that hasattr says no
         return self.task_.columns
 
-    def _strata(self, targets: NDArray[Any], count: int) -> NDArray[Any] | None:
-        if targets.ndim > 1:
-            return None
-        _, sizes = np.unique(targets, return_counts=True)
-        return targets if sizes.min() >= 2 and min(count, len(targets) - count) >= len(sizes) else None
-
     def predict_proba(self, X: Any) -> NDArray[Any]:
         """Probabilities (series, classes), or (rows, classes); of a yes (series, labels) for several labels."""
-        outputs = self._outputs(X)
+        outputs = self.outputs(X)
         return self.task_.probabilities(outputs)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The likeliest class of every series, or of every row."""
-        outputs = self._outputs(X)
+        outputs = self.outputs(X)
         return self.task_.decode(outputs)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -165,4 +159,4 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
         At a row they know the rows up to it, unless path="natural_cubic"; between rows they have seen the next one, too, unless
         path="rectilinear".
         """
-        return self.task_.probabilities(self._outputs_at(X, times))
+        return self.task_.probabilities(self.outputs_at(X, times))

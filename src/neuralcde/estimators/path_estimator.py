@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.model_selection import train_test_split
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -29,6 +28,7 @@ from .modules import seeded_module
 from .parameters import check_parameters
 from .parts import Chosen, copied
 from .preparation import Preparation
+from .splits import stratified_split
 
 MIN_VALIDATION_SERIES = 8  # series; where there would be fewer, all of them train
 LARGE = 2**24  # values; above it paths are built batch by batch
@@ -228,12 +228,75 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _pairs(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Targets that are known, and the predictions for them."""
+        """Known targets, and the predictions for them."""
         series = as_series(self, X)
         targets = as_targets(y, series, by_id=series is X, per_row=self.per_row)
+        predictions = self.predict(series)  # not X: an array is validated and copied once
         if not self.per_row:
-            return targets, self.predict(X)
-        return _known_targets(targets), self.predict(X)[_known(targets)]
+            return targets, predictions
+        return _known_targets(targets), predictions[_known(targets)]
+
+    def outputs(self, X: Any) -> Float[Tensor, "cases outputs"]:
+        """Raw outputs of the model, before the task turns them into predictions: logits of classes, standardised numbers.
+
+        Parameters
+        ----------
+        X
+            Series, as in `fit`.
+
+        Returns
+        -------
+        Tensor
+            One row per series, or one per observation with `per_row`. `task_.decode` turns them into predictions.
+
+        Raises
+        ------
+        ValueError
+            If X does not fit the series that the estimator was fitted on, or if an output is not finite.
+        """
+        check_is_fitted(self, "module_")
+        series = as_series(self, X)
+        outputs, _ = outputs_of(self.module_, self._dataset(series))
+        _check_finite(outputs, series, per_row=self.per_row)
+        return outputs.cpu()
+
+    def outputs_at(self, X: Any, times: Any) -> Float[Tensor, "series k outputs"]:
+        """Raw outputs of the model at given times, as `outputs` gives them at the end of a series.
+
+        Parameters
+        ----------
+        X
+            Series, as in `fit`.
+        times
+            Shape (k,), the same times for all series, or (series, k), in the units of the table. Each time must lie between the
+            first and the last observation of its series.
+
+        Returns
+        -------
+        Tensor
+            Shape (series, k, outputs).
+
+        Raises
+        ------
+        ValueError
+            If a time lies outside its series, X does not fit the series that the estimator was fitted on, or an output is not
+            finite.
+        """
+        check_is_fitted(self, "module_")
+        series = as_series(self, X)
+        data = self._dataset(series)
+        asked = torch.from_numpy(self.preparation_.format.numbers(times))
+        _check_within(series, asked)
+        at = asked / self.preparation_.scaler.time_scale_
+        rows = []
+        for start in range(0, len(series), 256):
+            part = data[start : start + 256]
+            with torch.no_grad():
+                self.module_.eval()
+                rows.append(self.module_(part, at=at if at.ndim < 2 else at[start : start + 256]))
+        outputs = torch.cat(rows)
+        _check_finite(outputs, series)
+        return outputs.cpu()
 
     def read_long(self, frame: Any, *, duplicates: Literal["error", "mean", "last"] = "error") -> IrregularSeries:
         """Series of a new long table, read as the one that was fitted: the same columns, categories and unit of time."""
@@ -287,7 +350,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         return {}
 
     def _split(self, targets: NDArray[Any] | None, size: int, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Positions of the series that train, and of those that judge."""
+        """Positions of the training series and of the validation series, ascending."""
         everything = np.arange(size)
         count = round(self.validation_fraction * size)
         if count >= size:
@@ -296,12 +359,9 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
             )
         if count < MIN_VALIDATION_SERIES:
             return everything, everything[:0]
-        strata = None if targets is None else self._strata(targets, count)
-        training, validation = train_test_split(everything, test_size=count, random_state=seed % 2**31, stratify=strata)
+        labels = targets if self.goal == "classification" else None
+        training, validation = stratified_split(size, count, seed % 2**31, labels=labels)
         return np.sort(training), np.sort(validation)
-
-    def _strata(self, targets: NDArray[Any], count: int) -> NDArray[Any] | None:
-        return None
 
     def _dataset(
         self, series: IrregularSeries, preparation: Preparation | None = None, targets: Tensor | None = None
@@ -319,30 +379,6 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
             per_row=self.per_row,
             build=path if large else None,
         )
-
-    def _outputs(self, X: Any) -> Float[Tensor, "series ..."]:
-        check_is_fitted(self, "module_")
-        series = as_series(self, X)
-        outputs, _ = outputs_of(self.module_, self._dataset(series))
-        _check_finite(outputs, series, per_row=self.per_row)
-        return outputs.cpu()
-
-    def _outputs_at(self, X: Any, times: Any) -> Float[Tensor, "series k outputs"]:
-        check_is_fitted(self, "module_")
-        series = as_series(self, X)
-        data = self._dataset(series)
-        asked = torch.from_numpy(self.preparation_.format.numbers(times))
-        _check_within(series, asked)
-        at = asked / self.preparation_.scaler.time_scale_
-        rows = []
-        for start in range(0, len(series), 256):
-            part = data[start : start + 256]
-            with torch.no_grad():
-                self.module_.eval()
-                rows.append(self.module_(part, at=at if at.ndim < 2 else at[start : start + 256]))
-        outputs = torch.cat(rows)
-        _check_finite(outputs, series)
-        return outputs.cpu()
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -55,7 +55,7 @@ class NeuralCDERegressor(RegressorMixin, PathEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """A number (or several) a series, or a row."""
-        outputs = self._outputs(X)
+        outputs = self.outputs(X)
         return self.task_.decode(outputs)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -68,4 +68,4 @@ class NeuralCDERegressor(RegressorMixin, PathEstimator):  # type: ignore[misc]
         At a row they know the rows up to it, unless path="natural_cubic"; between rows they have seen the next one, too, unless
         path="rectilinear".
         """
-        return self.task_.decode(self._outputs_at(X, times))
+        return self.task_.decode(self.outputs_at(X, times))

@@ -39,12 +39,12 @@ def telling_channels(run: Run) -> list[int]:
     there = [k for k in range(examples.channels) if bool(examples.observed[:, k].any())]
     if len(there) <= CHANNELS:
         return there
-    outputs = estimator._outputs(examples)
+    outputs = estimator.outputs(examples)
     changes = []
     for k in there:
         values = examples.values.clone()
         values[:, k] = torch.nan
-        without = estimator._outputs(dataclasses.replace(examples, values=values))
+        without = estimator.outputs(dataclasses.replace(examples, values=values))
         changes.append(float((without - outputs).abs().sum()))
     return sorted(there[k] for k in np.argsort(changes)[-CHANNELS:])
 
@@ -97,7 +97,7 @@ def _prediction(axes: Any, run: Run, series: IrregularSeries, position: int, clo
     """The last panel: the prediction after each row."""
     times = series.times.numpy()
     rows = _spread(len(times), DRAWN)
-    outputs = run.estimator._outputs_at(series, times[rows])[0]
+    outputs = run.estimator.outputs_at(series, times[rows])[0]
     forecast = run.estimator.task_.forecast(outputs, run.targets[run.rows_of(position)], run.names)
     look = {"linewidth": 1.5, "marker": "o" if len(rows) <= 60 else "", "markersize": 2.6}
     t, several = _shown(times, clock)[rows], len(forecast.curves) > 1

@@ -36,6 +36,7 @@ def record_run(
     *,
     test: NDArray[Any],
     outputs: Tensor | None = None,
+    encoded: Tensor | None = None,
 ) -> None:
     """Write `data.json`, `test_outputs.safetensors` and `examples.safetensors` beside a saved estimator.
 
@@ -52,8 +53,8 @@ def record_run(
         All series, and their targets as `fit` takes them.
     test
         Positions of the series that were held out; the others trained.
-    outputs
-        Those of the model for the test series, where they are known already.
+    outputs, encoded
+        Raw outputs for the test series, and their targets as the task encodes them, where they are known already.
     """
     folder, training = Path(folder), np.ones(len(series), dtype=bool)
     training[test] = False
@@ -65,10 +66,10 @@ def record_run(
     parts = [np.flatnonzero(training), np.arange(len(series))[test]]
     if estimator.per_row:
         parts = [np.asarray(ragged.select(series.offsets, torch.from_numpy(part))[0]) for part in parts]
-    task = estimator.task_
-    before, known = (task.encode(of_all[part]) for part in parts)
-    held = series[test]
-    outputs = estimator._outputs(held) if outputs is None else outputs
+    task, held = estimator.task_, series[test]
+    before = task.encode(of_all[parts[0]])
+    known = task.encode(of_all[parts[1]]) if encoded is None else encoded
+    outputs = estimator.outputs(held) if outputs is None else outputs
     counts = held.lengths if estimator.per_row else torch.ones(len(held), dtype=torch.int64)
     examples = choose_examples(task, outputs, known, counts=counts.numpy(), lengths=held.lengths.numpy())
     data = {
