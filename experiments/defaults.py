@@ -28,7 +28,7 @@ from sklearn.metrics import get_scorer
 from sklearn.model_selection import StratifiedKFold
 
 import neuralcde as nc
-from neuralcde.cli.icu_table import icu_table
+from neuralcde.datasets import icu_table
 from neuralcde.series.channels import time_since_start
 
 from .character_trajectories.run import drop, read

@@ -235,9 +235,9 @@ CONFIG = {
     ("array",): ([], None, {"n_features_in_": "5"}, {"feature_names_in_": ["a"]}, {"feature_names_in_": 5}),
     ("history",): ([], {}, None, [1], [[]], [{}], [{"epoch": 5, "loss": 1.0, "rate": 1.0, "seconds": 1.0}] * 2),
     ("history", 0, "loss"): ("low", None, [], True, {}),
-    ("history", 1, "epoch"): (0, NAN),
+    ("history", 1, "epoch"): (0, 1, NAN),
     ("history", 1, "seconds"): (DELETED,),
-    ("best_epoch",): (-1, 2, 1.0, NAN, HUGE, None),
+    ("best_epoch",): (-1, 0, 3, 1.0, NAN, HUGE, None),
     ("files",): ([], None, "no"),
 }
 PREPROCESS = {

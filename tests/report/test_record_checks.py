@@ -19,7 +19,7 @@ from neuralcde.report.run import read_run
 
 pytestmark = pytest.mark.xdist_group("records")  # they share what is slow to set up
 
-COST = {"seconds": 1.5, "peak_memory_mb": 200.0, "parameters": 99, "epochs": 1, "best_epoch": 0}
+COST = {"seconds": 1.5, "peak_memory_mb": 200.0, "parameters": 99, "epochs": 1, "best_epoch": 1}
 NAN, HUGE, DELETED = float("nan"), 10**400, object()
 
 
@@ -166,7 +166,7 @@ def test_changed_metrics_are_named_by_the_command(copied, cost, capsys):
 
 
 @pytest.mark.parametrize(
-    "row", [{}, [], {"epoch": 0}, {"epoch": 0, "loss": "low", "rate": 1.0, "seconds": 1.0}], ids=str
+    "row", [{}, [], {"epoch": 1}, {"epoch": 1, "loss": "low", "rate": 1.0, "seconds": 1.0}], ids=str
 )
 def test_a_changed_history_is_named_by_the_command(copied, row, capsys):
     folder = copied()

@@ -50,7 +50,7 @@ def test_the_earlier_checkpoint_is_not_resumed_by_mistake(folder, monkeypatch):
         fitted(other, folder=folder, resume=True)
     fitted(replace(other, max_epochs=1), folder=folder)
     resumed, result = fitted(other, folder=folder, resume=True)
-    assert [row["epoch"] for row in result.history] == [0, 1, 2]
+    assert [row["epoch"] for row in result.history] == [1, 2, 3]
     assert same_weights(resumed, fitted(other)[0])
 
 

@@ -57,7 +57,7 @@ def test_it_learns_and_keeps_the_best_epoch():
     model, result = fitted(replace(SETTINGS, max_epochs=25, channel_dropout=0.0, channel_jitter=0.0))
     best = max(row["validation_auroc"] for row in result.history)
     assert best > 0.9
-    assert result.history[result.best_epoch]["validation_auroc"] == best
+    assert result.history[result.best_epoch - 1]["validation_auroc"] == best
     task, judge = problem(30, seed=5)
     assert task.metrics(*outputs_of(model, judge))["auroc"] == best
 
@@ -91,7 +91,7 @@ def test_a_training_that_is_cut_in_two_equals_one_that_is_not(schedule, tmp_path
         assert len(result.history) == 3
     resumed, result = fitted(settings, folder=tmp_path, resume=True)
     assert same_weights(whole, resumed)
-    assert [row["epoch"] for row in result.history] == list(range(6))
+    assert [row["epoch"] for row in result.history] == list(range(1, 7))
     rows = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
     assert rows == result.history
 
@@ -106,7 +106,7 @@ def test_a_killed_training_goes_on_to_the_same_result(tmp_path):
         from neuralcde.train import loop
         count = 0
         def after_epoch(self, row, metric):
-            if row["epoch"] == 2:
+            if row["epoch"] == 3:
                 os.kill(os.getpid(), signal.SIGKILL)
         loop.Progress.epoch = after_epoch
         fitted(SETTINGS, folder=Path(sys.argv[2]))
@@ -223,7 +223,7 @@ def test_training_jitters_and_judging_does_not():
     assert not same_weights(plain, jittered)
     task, judge = problem(30, seed=5)
     outputs, targets = outputs_of(jittered, judge)
-    assert float(task.loss(outputs, targets)) == pytest.approx(result.history[result.best_epoch]["validation_loss"])
+    assert float(task.loss(outputs, targets)) == pytest.approx(result.history[result.best_epoch - 1]["validation_loss"])
 
 
 def each(*paths):
@@ -278,11 +278,11 @@ def test_the_rate_is_cut_where_validation_loss_stands_still():
     model = nc.NeuralCDE(2, 1, hidden=6, width=8, depth=1)
     state = TrainingState(model, replace(SETTINGS, plateau_patience=2, plateau_factor=0.5, learning_rate=0.1))
     rates = []
-    for epoch, loss in enumerate([1.0, 0.5, 0.6, 0.7, 0.6, 0.6]):
+    for epoch, loss in enumerate([1.0, 0.5, 0.6, 0.7, 0.6, 0.6], start=1):
         state.end_epoch({"epoch": epoch, "loss": 0.0, "validation_loss": loss, "validation_auroc": 0.5}, "auroc")
         rates.append(state.rate)
     assert rates == [0.1, 0.1, 0.1, 0.1, 0.05, 0.05]
-    assert state.result.best_epoch == 1  # of equal metrics the one with the least loss
+    assert state.result.best_epoch == 2  # of equal metrics the one with the least loss
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -298,7 +298,7 @@ def test_progress_is_shown(terminal, capsys, monkeypatch):
 def test_early_stopping():
     _, result = fitted(replace(SETTINGS, learning_rate=0.0, max_epochs=50, patience=4, average=0.0))
     assert len(result.history) == 5
-    assert result.best_epoch == 0
+    assert result.best_epoch == 1
 
 
 def test_a_loss_that_is_never_finite_names_the_series():

@@ -18,8 +18,8 @@ from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from ..datasets import LABS, VITALS, icu_table
 from .errors import report_errors
-from .icu_table import LABS, VITALS, icu_table
 from .tables import read_table, write_table
 
 STAYS, NEW = 2000, 50

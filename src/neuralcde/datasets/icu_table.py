@@ -1,4 +1,4 @@
-"""An ICU-like long table out of a seed: irregular, partly observed, with outcomes that depend on when things happen."""
+"""A made-up long table of intensive care stays: irregular, partially observed, an outcome that depends on timing."""
 
 from __future__ import annotations
 
@@ -12,11 +12,34 @@ LABS = {"lactate": (1.6, 0.5), "creatinine": (1.1, 0.3)}
 
 
 def icu_table(stays: int, seed: int, *, first: int = 0) -> polars.DataFrame:
-    """A row for each stay and hour: vitals about hourly, laboratory values now and then, age, and the outcome.
+    """Generate a long table, one row per stay and time: vital signs, laboratory values, age and the outcome.
 
-    In every stay the pulse once rises and the pressure once falls, for some hours. Whether the pressure follows the pulse or the
-    pulse the pressure, and after how long, decides most of the outcome: the same rows in another order mean something else. The
-    rest is lactate, age, and how often the laboratory was asked (more often for those who fare badly).
+    Vital signs are measured about hourly, laboratory values less often. In every stay the pulse rises once and the
+    blood pressure falls once, each for some hours. Which of the two comes first, and by how much, decides most of the
+    outcome, so the order of the rows matters. The rest depends on lactate, age, and how often laboratory values were
+    taken (more often in stays that end badly).
+
+    Parameters
+    ----------
+    stays
+        Number of stays.
+    seed
+        Seed of the random generator. The same seed gives the same table.
+    first
+        Number of the first stay, for ids that differ from those of another table.
+
+    Returns
+    -------
+    polars.DataFrame
+        Columns "stay", "hour", the vital signs, the laboratory values (null where not measured), "age" and "outcome"
+        ("died" or "survived").
+
+    Examples
+    --------
+    >>> from neuralcde.datasets import icu_table
+    >>> table = icu_table(3, seed=0)
+    >>> table["stay"].unique(maintain_order=True).to_list()
+    ['stay 0000', 'stay 0001', 'stay 0002']
     """
     rng = np.random.default_rng(seed)
     tables = []
@@ -24,7 +47,7 @@ def icu_table(stays: int, seed: int, *, first: int = 0) -> polars.DataFrame:
         hours = rng.uniform(18, 48)
         pulse_up, pressure_down = rng.uniform(0.15, 0.75, 2) * hours
         age, level = rng.normal(62, 14), rng.normal()
-        delay = np.tanh((pressure_down - pulse_up) / 4)  # positive: the pressure gives in after the pulse
+        delay = np.tanh((pressure_down - pulse_up) / 4)  # positive: the pressure falls after the pulse rises
         asked = rng.gamma(2.0, 0.5)
         odds = 4.5 * delay + 0.8 * level + 0.9 * (asked - 1) + 0.03 * (age - 62) - 1.2
         died = rng.random() < 1 / (1 + np.exp(-odds))
@@ -60,7 +83,7 @@ def icu_table(stays: int, seed: int, *, first: int = 0) -> polars.DataFrame:
 
 
 def _episode(times: Array, start: float) -> Array:
-    """Up within an hour, back within four."""
+    """A rise within about an hour, and a fall within about four."""
     since = times - start
     episode: Array = np.where(since < 0, np.exp(since / 0.7), np.exp(-since / 3.0))
     return episode

@@ -184,15 +184,15 @@ def _parameters(given: dict[str, Any]) -> dict[str, Any]:
 
 def _check_history(history: list[dict[str, Any]], best: int, task: Task) -> None:
     """Every epoch has its losses, and one of them is the best."""
-    if best >= len(history):
-        raise ValueError(f"best_epoch is {best}, but history has {len(history)} epochs.")
+    if not 1 <= best <= len(history):
+        raise ValueError(f"best_epoch is {best}, but history has the epochs 1 to {len(history)}.")
     needed = {"epoch", "loss", "rate", "seconds"}
     if "validation_loss" in history[0]:
         needed |= {"validation_loss", f"validation_{task.metric}"}
-    for position, row in enumerate(history):
-        if not needed <= set(row) or row["epoch"] != position:
+    for epoch, row in enumerate(history, start=1):
+        if not needed <= set(row) or row["epoch"] != epoch:
             raise ValueError(
-                f"history[{position}] is {reprlib.repr(row)}, expected epoch {position} with {sorted(needed)}."
+                f"history[{epoch - 1}] is {reprlib.repr(row)}, expected epoch {epoch} with {sorted(needed)}."
             )
 
 

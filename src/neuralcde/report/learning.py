@@ -12,12 +12,12 @@ from ..tasks import metric_title
 def learning_curves(estimator: PathEstimator) -> list[Drawing]:
     """The losses over the epochs; and the validation metric, where there was validation."""
     history, best = estimator.history_, estimator.best_epoch_
-    epochs = [row["epoch"] + 1 for row in history]
+    epochs = [row["epoch"] for row in history]
     validated = bool(history) and "validation_loss" in history[0]
     dots = {"marker": "o", "markersize": 3} if len(epochs) < 25 else {}
 
     def mark(axes: Any) -> None:
-        axes.axvline(best + 1, color=DARK, linewidth=0.9, linestyle=(0, (3, 3)), label=f"kept: epoch {best + 1}")
+        axes.axvline(best, color=DARK, linewidth=0.9, linestyle=(0, (3, 3)), label=f"kept: epoch {best}")
         axes.set_xlabel("epoch")
         if len(epochs) < 25:
             axes.set_xlim(0.5, len(epochs) + 0.5)
@@ -47,7 +47,7 @@ def learning_curves(estimator: PathEstimator) -> list[Drawing]:
             axes.set_ylabel(title)
             mark(axes)
 
-        value = score(history[best][f"validation_{metric}"])
-        see = f"The weights of the epoch with the best value are kept: {value} at epoch {best + 1}."
+        value = score(history[best - 1][f"validation_{metric}"])
+        see = f"The weights of the epoch with the best value are kept: {value} at epoch {best}."
         drawings.append(draw(f"{title} on validation series", see, quality))
     return drawings

@@ -12,7 +12,7 @@ import torch
 
 from ..system import write_atomically
 
-MAGIC = b"neuralcde checkpoint, sha256 "
+MAGIC = b"neuralcde checkpoint 2, sha256 "  # 2: epochs are counted from 1
 LINE = len(MAGIC) + 64 + 1  # hexadecimal digits, and the end of the line
 
 

@@ -116,7 +116,7 @@ def _epochs(
     verbose = settings.verbose if together.first else 0
     with Interrupts() as interrupts, Progress(settings.max_epochs, first, verbose=verbose) as progress:
         try:
-            for epoch in range(first, settings.max_epochs):
+            for epoch in range(first + 1, settings.max_epochs + 1):
                 if state.stalled:
                     break
                 start = time.perf_counter()
@@ -137,7 +137,7 @@ def _epochs(
                 if together.sum(interrupts.asked)[0]:
                     raise KeyboardInterrupt
         except KeyboardInterrupt:
-            if result.best_epoch < 0:
+            if not result.best_epoch:
                 raise
             result.interrupted = True
 
@@ -179,7 +179,7 @@ def _epoch(
     """
     model, settings = state.model, state.settings
     model.train()
-    generator = torch.Generator().manual_seed(settings.seed * 1_000_003 + epoch)
+    generator = torch.Generator().manual_seed(settings.seed * 1_000_003 + epoch - 1)
     total, count = 0.0, 0.0
     order = torch.randperm(len(training), generator=generator)
     for path, targets, mine in _batches(training, order, settings.batch_size, together):

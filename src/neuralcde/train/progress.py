@@ -39,9 +39,9 @@ class Progress:
         if f"validation_{metric}" in row:
             text += f"  validation {metric} {row[f'validation_{metric}']:.4f}"
         if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=row["epoch"] + 1, description=text)
+            self._bar.update(self._bar.task_ids[0], completed=row["epoch"], description=text)
             return
-        self._unsaid = f"epoch {row['epoch'] + 1}/{self.epochs}  {text}"
+        self._unsaid = f"epoch {row['epoch']}/{self.epochs}  {text}"
         if time.monotonic() - self._shown >= LINE_EVERY:
             self._say()
 

@@ -17,10 +17,13 @@ from .settings import TrainingSettings
 
 @dataclass
 class TrainingResult:
-    """What a training leaves behind: a row an epoch, and which of them gave the model."""
+    """What a training leaves behind: one row of the history per epoch, and which epoch gave the model.
+
+    Epochs are counted from 1, everywhere: in the rows, in progress lines, in saved files and in the report.
+    """
 
     history: list[dict[str, Any]] = field(default_factory=list)
-    best_epoch: int = -1
+    best_epoch: int = 0  # 0: no epoch is done yet
     skipped_batches: int = 0
     skipped_in_a_row: int = 0
     steps: int = 0  # that went into the moving average
@@ -78,8 +81,8 @@ class TrainingState:
         history.append(row)
         if (
             "validation_loss" not in row
-            or self.result.best_epoch < 0
-            or _quality(row, metric) > _quality(history[self.result.best_epoch], metric)
+            or not self.result.best_epoch
+            or _quality(row, metric) > _quality(history[self.result.best_epoch - 1], metric)
         ):
             self.best, self.result.best_epoch = _weights(self.validated_model), row["epoch"]
 
@@ -87,7 +90,7 @@ class TrainingState:
     def stalled(self) -> bool:
         """Whether nothing has got better for too long."""
         epochs, patience = len(self.result.history), self.settings.patience
-        return patience is not None and epochs > 0 and epochs - 1 - self.result.best_epoch >= patience
+        return patience is not None and epochs > 0 and epochs - self.result.best_epoch >= patience
 
     def to_dict(self) -> dict[str, Any]:
         """Tensors and plain numbers, from which `restore` goes on."""
