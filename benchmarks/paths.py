@@ -13,7 +13,7 @@ import torchcde
 
 import neuralcde as nc
 
-from .data import sepsis
+from .data import SEPSIS, read_sepsis
 from .measure import medians, once, save, show
 
 STEPS, CHANNELS, MISSING = 72, 34, 0.9
@@ -96,10 +96,11 @@ def complete_data() -> list[dict[str, object]]:
 
 
 def whole_sepsis() -> list[dict[str, object]]:
-    series = sepsis()
-    if series is None:
-        print("\nsepsis2019.npz not found: set NEURALCDE_DATA to the folder that holds it. Skipped.")
+    found = read_sepsis()
+    if found is None:
+        print(f"\n{SEPSIS} not found: set NEURALCDE_DATA to the folder that holds it. Skipped.")
         return []
+    series = found.series
     schemes: dict[str, Callable[[], nc.ControlPath]] = {
         "natural_cubic": lambda: nc.natural_cubic(series),
         "hermite": lambda: nc.hermite(series),

@@ -17,7 +17,7 @@ import neuralcde as nc
 from neuralcde.tasks import classification_task
 from neuralcde.train import TrainingSettings, train
 
-from .data import folder
+from .data import PACK, folder, read_letters
 from .measure import once, save, show
 from .memory import peak_megabytes
 
@@ -140,17 +140,16 @@ def loop_overhead() -> list[dict[str, object]]:
 
 def accuracy_of_defaults() -> list[dict[str, object]]:
     """`NeuralCDEClassifier()` on CharacterTrajectories with half of the observations dropped: a fifth of the series tests."""
-    file = folder() / "character_trajectories.npz"
-    if not file.exists():
-        print(f"\nno {file}: the accuracy of the defaults is not measured")
+    if not (folder() / PACK).exists():
+        print(f"\nno {folder() / PACK}: the accuracy of the defaults is not measured")
         return []
-    with np.load(file) as pack:
-        block, lengths, labels = pack["X"], pack["length"].astype(int), pack["y"]
+    strokes, labels = read_letters(folder())
     rows = []
     for seed in SEEDS:
         rng = np.random.default_rng(seed)
         pairs = []
-        for values, length in zip(block, lengths, strict=True):
+        for values in strokes:
+            length = len(values)
             kept = np.sort(rng.permutation(length)[: max(2, round(length * (1 - DROPPED)))])
             pairs.append((kept.astype(float), values[kept]))
         series = nc.IrregularSeries.from_list(pairs)

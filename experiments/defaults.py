@@ -22,7 +22,7 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from benchmarks.data import folder, sepsis
+from benchmarks.data import SEPSIS, folder, read_letters, read_sepsis
 from numpy.typing import NDArray
 from sklearn.metrics import get_scorer
 from sklearn.model_selection import StratifiedKFold
@@ -31,7 +31,7 @@ import neuralcde as nc
 from neuralcde.datasets import icu_table
 from neuralcde.series.channels import time_since_start
 
-from .character_trajectories.run import drop, read
+from .character_trajectories.run import drop
 from .documents import between_marks
 from .experiment import HERE, Experiment
 from .lines import Line, Lines, read_lines
@@ -70,7 +70,7 @@ class Data(NamedTuple):
 def letters() -> Data:
     """CharacterTrajectories with half of the observations dropped, but for the test series of table 1."""
     experiment = Experiment.find("character_trajectories")
-    found = read(folder(), experiment.config["published"])
+    found = read_letters(folder(), experiment.config["published"])
     data = experiment.config["settings"]["data"]
     split = split_positions(found.labels, data)
     pool = np.sort(np.concatenate([split.training, split.validation]))
@@ -87,13 +87,12 @@ def stays() -> Data:
 
 def sepsis_cases() -> Data:
     """1000 stays of PhysioNet 2019 with sepsis in the first 72 hours and 2000 without, those hours alone."""
-    series = sepsis()
-    if series is None:
+    found = read_sepsis()
+    if found is None:
         raise FileNotFoundError(
-            f"there is no sepsis2019.npz in {folder()}; set NEURALCDE_DATA to the folder that has it, or name other data."
+            f"there is no {SEPSIS} in {folder()}; set NEURALCDE_DATA to the folder that has it, or name other data."
         )
-    with np.load(folder() / "sepsis2019.npz") as pack:
-        label, keep = pack["y72"].astype(int), pack["keep_paper"].astype(bool)
+    series, label, keep = found
     rng = np.random.default_rng(0)
     chosen = [rng.choice(np.flatnonzero(keep & (label == k)), size=n, replace=False) for k, n in ((1, 1000), (0, 2000))]
     positions = np.sort(np.concatenate(chosen))

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from benchmarks.data import folder
-from experiments.character_trajectories.run import Letters, digest, drop, pad, read
+from benchmarks.data import Letters, folder, read_letters
+from experiments.character_trajectories.run import digest, drop, pad
 from experiments.experiment import Experiment, Run, merged
 from experiments.models import MODELS, make_model, matched, parameters
 from experiments.runs import ablation_runs, changed
@@ -19,7 +19,7 @@ PUBLISHED = {"series": 80, "classes": 4, "longest": 20}
 
 
 def test_both_sources_are_the_same_data(pack, archive, strokes):
-    first, second = read(pack, PUBLISHED), read(archive, PUBLISHED)
+    first, second = read_letters(pack, PUBLISHED), read_letters(archive, PUBLISHED)
     assert first.labels.tolist() == second.labels.tolist() == strokes[1]
     for a, b, c in zip(first.strokes, second.strokes, strokes[0], strict=True):
         np.testing.assert_array_equal(a, c)
@@ -29,18 +29,18 @@ def test_both_sources_are_the_same_data(pack, archive, strokes):
 @pytest.mark.parametrize("count", ["series", "classes", "longest"])
 def test_other_data_are_refused(pack, count):
     with pytest.raises(ValueError, match=rf"are not CharacterTrajectories: found .*'{count}': {PUBLISHED[count]}"):
-        read(pack, PUBLISHED | {count: 7})
+        read_letters(pack, PUBLISHED | {count: 7})
 
 
 def test_the_order_of_the_letters_tells_sources_apart(pack):
-    letters = read(pack, PUBLISHED)
+    letters = read_letters(pack, PUBLISHED)
     other = Letters(letters.strokes[::-1], letters.labels[::-1])
-    assert digest(letters) == digest(read(pack, PUBLISHED)) != digest(other)
+    assert digest(letters) == digest(read_letters(pack, PUBLISHED)) != digest(other)
 
 
 def test_where_there_are_no_data_it_says_what_to_download(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"timeseriesclassification\.com.*unpack.*_TRAIN\.ts.*--data DIR"):
-        read(tmp_path, PUBLISHED)
+        read_letters(tmp_path, PUBLISHED)
 
 
 def test_drops_take_their_share_of_every_series_and_all_channels(strokes):
@@ -159,7 +159,7 @@ def test_matching_keeps_the_shape_of_the_field_and_the_cap_on_epochs():
 def test_the_real_data_are_those_of_the_paper():
     if not (folder() / "character_trajectories.npz").exists():
         pytest.skip("character_trajectories.npz is not there; set NEURALCDE_DATA to the folder that has it")
-    letters = read(folder(), Experiment.find(NAME).config["published"])
+    letters = read_letters(folder(), Experiment.find(NAME).config["published"])
     assert [len(part) for part in split_positions(letters.labels, {"split_seeds": [0, 1]})] == [2000, 429, 429]
     assert min(len(stroke) for stroke in letters.strokes) == 60
 

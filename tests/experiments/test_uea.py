@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from experiments.uea import read_ts
+from benchmarks.uea import read_ts
 
 HEADER = "@problemName Two\n@timestamps false\n@univariate false\n@dimensions 2\n@classLabel true up down\n@data\n"
 
