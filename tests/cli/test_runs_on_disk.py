@@ -152,8 +152,8 @@ def test_a_second_run_is_refused_and_a_killed_one_is_tidied_up(table, out, tmp_p
         process.kill()
     assert process.returncode == -signal.SIGKILL
     assert {name: content for name, content in contents(out).items() if name in model} == model
-    (out / ".1.part").mkdir()
-    (out / "training" / ".checkpoint.pt.1.part").write_bytes(b"half")
+    (out / ".0123456789abcdef.part").mkdir()
+    (out / "training" / ".checkpoint.pt.0123456789abcdef.part").write_bytes(b"half")
     code, _, said = fit(table, out)
     assert (code, said) == (0, "")
     assert {path.name for path in out.iterdir()} == MODEL
@@ -172,7 +172,7 @@ def test_a_damaged_checkpoint_says_what_to_do(table, out):
 
 def test_every_run_is_process_1_in_a_container(table, out, monkeypatch):
     monkeypatch.setattr(os, "getpid", lambda: 1)
-    (out / ".1.part").mkdir()
+    (out / ".0123456789abcdef.part").mkdir()
     code, _, said = fit(table, out, "--seed", "1")
     assert (code, said) == (0, "")
     assert "seed = 1" in (out / "config.toml").read_text()

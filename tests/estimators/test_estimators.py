@@ -280,7 +280,7 @@ def test_a_full_disk_leaves_the_old_model(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("neuralcde.estimators.saving.write_atomically", full)
+    monkeypatch.setattr("neuralcde.estimators.saving.write_durably", full)
     with pytest.raises(OSError, match="No space"):
         other.save(tmp_path / "model")
     after = load_file(tmp_path / "model" / "model.safetensors")

@@ -36,23 +36,27 @@ def fitted(seed):
 
 
 def test_a_kill_while_a_model_is_saved_leaves_the_old_one_or_the_new_one(tmp_path):
-    """Killed before the first rename, the second, ...: three files are written, made to count together, and moved."""
+    """Killed before each of seven moments: three files reach the disk, are made to count together, and are moved."""
     old, new = fitted(0), fitted(1)
     weights = [model.module_.readout.linear.weight.tolist() for model in (old, new)]
-    replace = Path.replace
+    replace, fsync = Path.replace, os.fsync
     found = []
     for moment in range(8):
         folder = tmp_path / str(moment)
         old.save(folder)
 
-        def mortal(path, target, left=[moment]):  # noqa: B006
-            if left[0] == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            left[0] -= 1
-            return replace(path, target)
+        def mortal(act, left=[moment]):  # noqa: B006
+            def killed_or_done(*arguments):
+                if left[0] == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                left[0] -= 1
+                return act(*arguments)
+
+            return killed_or_done
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Path, "replace", mortal)
+            patch.setattr(Path, "replace", mortal(replace))
+            patch.setattr(os, "fsync", mortal(fsync))
             killed(lambda folder=folder: new.save(folder))
         found.append(weights.index(nc.load(folder).module_.readout.linear.weight.tolist()))
     assert found == [0] * 4 + [1] * 4
@@ -84,7 +88,7 @@ def test_no_file_comes_from_behind_a_link(tmp_path):
     (tmp_path / "mine" / "letter").write_text("dear")
     (tmp_path / "sent").mkdir()
     (tmp_path / "sent" / ".complete").symlink_to(tmp_path / "mine")
-    (tmp_path / "sent" / ".1.part").symlink_to(tmp_path / "mine")
+    (tmp_path / "sent" / ".0123456789abcdef.part").symlink_to(tmp_path / "mine")
     tidy(tmp_path / "sent")
     assert names(tmp_path / "mine") == ["letter"]
 
@@ -92,7 +96,7 @@ def test_no_file_comes_from_behind_a_link(tmp_path):
 def test_processes_of_the_same_number_do_not_meet(tmp_path, monkeypatch):
     """In a container every run is process 1, and one that was killed left its folder behind."""
     monkeypatch.setattr(os, "getpid", lambda: 1)
-    (tmp_path / ".1.part").mkdir()
+    (tmp_path / ".0123456789abcdef.part").mkdir()
     with staged(tmp_path) as part:
         (part / "a").write_text("new")
     assert (tmp_path / "a").read_text() == "new"
@@ -105,8 +109,8 @@ def test_what_killed_processes_left_goes_and_what_running_ones_need_stays(tmp_pa
             os.kill(os.getpid(), signal.SIGKILL)
 
     killed(interrupted)
-    (tmp_path / ".12.part").mkdir()  # as an earlier version called them
-    (tmp_path / ".checkpoint.pt.7.part").write_bytes(b"lost")
+    (tmp_path / ".00112233445566aa.part").mkdir()
+    (tmp_path / ".checkpoint.pt.0123456789abcdef.part").write_bytes(b"lost")
     (tmp_path / ".mine.part").write_bytes(b"of somebody else")
     assert len(names(tmp_path)) == 4
     with staged(tmp_path) as part:
@@ -175,13 +179,13 @@ def test_file_systems_without_locks(tmp_path, monkeypatch):
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(atomic_io.fcntl, "flock", refuse)
-    (tmp_path / ".7.part").mkdir()
+    (tmp_path / ".0123456789abcdef.part").mkdir()
     with folder_lock(tmp_path), folder_lock(tmp_path), staged(tmp_path) as part:
         write_atomically(part / "a", b"new")
     monkeypatch.setattr(atomic_io, "fcntl", None)
     with folder_lock(tmp_path), folder_lock(tmp_path), staged(tmp_path) as part:
         write_atomically(part / "b", b"new")
-    assert names(tmp_path) == [".7.part", "a", "b"]
+    assert names(tmp_path) == [".0123456789abcdef.part", "a", "b"]
 
 
 def test_a_link_in_place_of_the_folder_of_moves_leads_nowhere(tmp_path):

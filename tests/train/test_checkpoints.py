@@ -105,7 +105,7 @@ def test_two_trainings_do_not_share_a_folder(folder):
 
 
 def test_what_a_killed_training_left_half_written_goes(folder):
-    part = folder / ".checkpoint.pt.7.part"
+    part = folder / ".checkpoint.pt.0123456789abcdef.part"
     part.write_bytes(b"half")
     fitted(replace(FEW, max_epochs=3), folder=folder, resume=True)
     assert sorted(path.name for path in folder.iterdir()) == ["checkpoint.pt", "history.jsonl"]

@@ -15,8 +15,9 @@ from cyclopts import Parameter
 
 from ..estimators import NeuralCDEClassifier, NeuralCDERegressor, stratified_split
 from ..estimators.path_estimator import PathEstimator
+from ..estimators.saving import write_files
 from ..report import record_run
-from ..system import Interrupts, Processes, staged, write_atomically
+from ..system import Interrupts, Processes, staged, write_durably
 from ..tasks import Task
 from .errors import WrongUseError, in_file, in_options, report_errors
 from .labelled import all_targets, read_series
@@ -194,10 +195,10 @@ def _fit(known: dict[str, Any], parameters: dict[str, Any], *, out: Path, resume
     }
     with Interrupts() as interrupts, interrupts.held_back():  # from here on Ctrl-C does nothing: it would come too late
         with staged(out, obsolete=["report.html"]) as part:  # the folder changes when everything is written, not before
-            estimator.save(part)
+            write_files(estimator, part)
             record_run(part, estimator, series, targets, test=test, outputs=outputs, encoded=encoded)
             write_config(part / "config.toml", _plain(estimator) | settled)
-            write_atomically(part / "metrics.json", (json.dumps(found, indent=1) + "\n").encode())
+            write_durably(part / "metrics.json", (json.dumps(found, indent=1) + "\n").encode())
             predictions = prediction_table(estimator, held, outputs, known["id"], known["label"], truth=truth)
             write_table(predictions, part / "test_predictions.csv")
         if estimator.interrupted_:

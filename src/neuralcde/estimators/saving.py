@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import __version__
 from ..models import PathModel
-from ..system import staged, that_counts, write_atomically
+from ..system import staged, that_counts, write_durably
 from ..tasks import Task
 from .classifier import NeuralCDEClassifier
 from .inputs import OF_ARRAYS
@@ -51,7 +51,16 @@ CONFIG = {
 
 
 def save(estimator: PathEstimator, folder: Path) -> None:
-    """Write the files whole or not at all; `config.json` says which others belong to it."""
+    """Write the files of a fitted estimator into a folder: all of them, or none if the process ends before."""
+    with staged(folder) as part:
+        write_files(estimator, part)
+
+
+def write_files(estimator: PathEstimator, folder: Path) -> None:
+    """Write the files of a fitted estimator one after the other, for folders that the caller stages.
+
+    `config.json` holds the digests of the others, so that files of different models are told apart.
+    """
     check_is_fitted(estimator, "module_")
     if type(estimator) not in KINDS.values():
         raise TypeError(
@@ -67,9 +76,7 @@ def save(estimator: PathEstimator, folder: Path) -> None:
         "neuralcde": __version__,
         "torch": torch.__version__,
         "estimator": type(estimator).__name__,
-        "parameters": _plain(
-            getattr(estimator, "_fitted_params", None) or estimator.get_params(deep=False)
-        ),  # not what was set since
+        "parameters": _plain(estimator._fitted_params),  # not what was set since
         "task": estimator.task_.to_config(),
         "channels": estimator.module_.channels,
         "array": {name: np.asarray(vars(estimator)[name]).tolist() for name in OF_ARRAYS if name in vars(estimator)},
@@ -81,9 +88,8 @@ def save(estimator: PathEstimator, folder: Path) -> None:
     for name, content in contents.items():
         if len(content) > FILES[name]:
             raise ValueError(f"{name} would have {len(content):,} bytes, and load reads up to {FILES[name]:,}.")
-    with staged(folder) as part:
-        for name, content in contents.items():
-            write_atomically(part / name, content)
+    for name, content in contents.items():
+        write_durably(folder / name, content)
 
 
 def _plain(parameters: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from .atomic_io import staged as staged
 from .atomic_io import that_counts as that_counts
 from .atomic_io import write_atomically as write_atomically
+from .atomic_io import write_durably as write_durably
 from .folder_lock import folder_lock as folder_lock
 from .interrupts import Interrupts as Interrupts
 from .processes import Processes as Processes

@@ -21,18 +21,23 @@ try:
 except ImportError:  # not a POSIX system: nothing is locked, and nothing is tidied up
     fcntl = None  # type: ignore[assignment]
 
-PART = re.compile(r"\.(.+\.)?([0-9a-f]{16}|\d+)\.part")  # those of digits alone are of an earlier version
+PART = re.compile(r"\.(.+\.)?[0-9a-f]{16}\.part")
 COMPLETE = ".complete"  # holds files that are on their way into the folder around it
+
+
+def write_durably(file: Path, content: bytes) -> None:
+    """Write a file and return when it is on the disk. Enough inside a `staged` folder, whose files count together."""
+    with file.open("wb") as out:
+        out.write(content)
+        out.flush()
+        os.fsync(out.fileno())
 
 
 def write_atomically(file: Path, content: bytes) -> None:
     """Write a file that has its old content or all of the new content, whenever the process ends."""
     part, descriptor = _new_part(file.parent, f".{file.name}.", Path.touch)
     try:
-        with part.open("wb") as out:
-            out.write(content)
-            out.flush()
-            os.fsync(out.fileno())
+        write_durably(part, content)
         part.replace(file)
     except BaseException:
         part.unlink(missing_ok=True)
