@@ -264,7 +264,7 @@ def test_a_column_of_text_is_left_out_with_a_word(table):
     file = spoilt(table, "ward", lambda f: f.with_columns(ward=pl.lit("north")))
     done = start("fit", file, *NAMES, "--out", table.parent / "ward", *SMALL)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith("neuralcde: columns left out, because they do not hold")
+    assert done.stderr.startswith("neuralcde: columns left out, because they are not numeric")
     assert "'ward' (String)" in " ".join(done.stderr.split())
 
 

@@ -490,7 +490,7 @@ def test_dtype_can_be_said(tmp_path):
         warnings.simplefilter("always")  # said, in place of raised
         code, said = run("fit", file, *OPTIONS, "--dtype", "float32", "--out", out, *SMALL)
     assert code == 0, said
-    assert "the channels ['x'] vary by less than float32 can tell apart" in said
+    assert "the channels ['x'] vary by less than float32 can resolve" in said
     write_table(stays(), file)
     code, said = run("fit", file, *OPTIONS, "--dtype", "float64", "--out", out, *SMALL)
     assert code == 0

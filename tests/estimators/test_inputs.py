@@ -97,7 +97,7 @@ def test_channels_far_from_zero_keep_their_digits_in_float64():
     )
     series = nc.IrregularSeries.from_long(frame, id="id", time="t", dtype=torch.float64)
     assert nc.NeuralCDEClassifier(**FAST).fit(series, RISES).read_long(frame) == series
-    with pytest.warns(UserWarning, match=r"\['x'\] vary so little beside their size that float32"):
+    with pytest.warns(UserWarning, match=r"\['x'\] vary so little relative to their size that float32"):
         nc.SeriesScaler().fit(nc.IrregularSeries.from_long(frame.assign(x=frame["x"] - 9e7), id="id", time="t"))
 
 

@@ -178,7 +178,7 @@ def test_a_pair_that_looks_swapped():
         (np.zeros((0, 3, 1)), r"\(0, 3, 1\).*hold no rows"),
         (np.zeros((2, 0, 1)), r"\(2, 0, 1\).*hold no rows"),
         (np.zeros((2, 3, 0)), "no channels; expected at least one"),
-        ([[[1.0]], [[1.0], [2.0]]], "values: expected real numbers .*in one array, got a list"),
+        ([[[1.0]], [[1.0], [2.0]]], "values: expected numbers .*in one array, got a list"),
     ],
 )
 def test_blocks_of_the_wrong_shape(block, message):
@@ -196,7 +196,7 @@ def test_times_of_the_wrong_shape():
 @pytest.mark.parametrize("lengths", [[0, 1], [1, 4], [1], [[1, 1]], [1.5, 1], [nan, 1], np.full(1000, 1)])
 def test_wrong_lengths(lengths):
     with pytest.raises(
-        ValueError, match=r"lengths must be 2 whole numbers between 1 and 3 for .*\(2, 3, 1\).*, got .*"
+        ValueError, match=r"lengths must be 2 integers between 1 and 3 for .*\(2, 3, 1\).*, got .*"
     ) as e:
         IrregularSeries.from_padded(np.zeros((2, 3, 1)), lengths=lengths)
     assert len(str(e.value)) < 250
@@ -237,7 +237,7 @@ def test_shapes_that_do_not_fit(times, values):
 
 
 def test_different_numbers_of_channels():
-    with pytest.raises(ValueError, match="series 'b' has 3 channels, but the first one has 2; fill up with NaN"):
+    with pytest.raises(ValueError, match="series 'b' has 3 channels, but the first series has 2; add columns of NaN"):
         IrregularSeries.from_list([PAIR, ([0], [[1.0, 2.0, 3.0]])], ids=["a", "b"])
 
 
@@ -299,7 +299,7 @@ def test_infinite_static_features():
     ids=["complex", "complex tensor", "half", "half tensor", "bfloat", "text", "none", "datetime"],
 )
 def test_wrong_numbers(bad, fix):
-    message = f"expected real numbers of at least 32 bits, got dtype .*{fix}"
+    message = rf"expected numbers \(booleans, integers, float32 or float64\), got dtype .*{fix}"
     with pytest.raises(TypeError, match=rf"values of series 'a': {message}"):
         IrregularSeries.from_list([([0.0], bad)], ids=["a"])
     with pytest.raises(TypeError, match=rf"times of series 'a': {message}"):
@@ -311,7 +311,7 @@ def test_wrong_numbers(bad, fix):
 
 
 def test_ragged_values():
-    with pytest.raises(ValueError, match=r"values of series 0: expected real numbers .*in one array, got a list"):
+    with pytest.raises(ValueError, match=r"values of series 0: expected numbers .*in one array, got a list"):
         IrregularSeries.from_list([([0, 1], [[1.0], [1.0, 2.0]])])
 
 
@@ -320,7 +320,7 @@ def test_ragged_values():
     [
         (["a", 1], TypeError, r"ids mixes types \['int', 'str'\].*ids=\[str\(name\) for name in ids\]"),
         ([1, 2.5], TypeError, "ids mixes types"),
-        (["a", None], ValueError, "ids has missing values; every series needs a name"),
+        (["a", None], ValueError, "ids has missing values; every series needs an id"),
         ([1.0, nan], ValueError, "ids has missing values"),
         (["a"], ValueError, "ids has 1 names for 2 series; give one each"),
     ],
@@ -347,7 +347,7 @@ def test_ids_become_numbers_or_text(ids, expected):
 
 @pytest.mark.parametrize("shape", [(3, 1), (2, 1, 1), ()])
 def test_static_of_the_wrong_shape(shape):
-    with pytest.raises(ValueError, match=r"static must have shape \(2, features\), one row a series, got"):
+    with pytest.raises(ValueError, match=r"static must have shape \(2, features\), one row per series, got"):
         IrregularSeries.from_list([PAIR, PAIR], static=np.zeros(shape))
 
 

@@ -71,7 +71,7 @@ def test_constant_and_never_observed_channels():
 def test_values_that_are_constant_but_for_rounding():
     values = np.float32(1e6) + np.array([0, 0.0625, 0, 0.0625], dtype=np.float32)
     series = IrregularSeries.from_list([(np.arange(4), values)])
-    with pytest.warns(UserWarning, match=r"\['x0'\] vary so little beside their size"):
+    with pytest.warns(UserWarning, match=r"\['x0'\] vary so little relative to their size"):
         assert SeriesScaler().fit_transform(series).values.abs().max() < 0.1
 
 
@@ -215,7 +215,7 @@ def test_state_survives_json(scale, dtype):
 def test_a_state_that_is_none():
     state = SeriesScaler().fit(shifted()).to_state()
     del state["mean_"]
-    with pytest.raises(ValueError, match=r"not the state of a SeriesScaler: \['mean_'\] are missing"):
+    with pytest.raises(ValueError, match=r"not the state of a SeriesScaler: it lacks \['mean_'\]"):
         SeriesScaler.from_state(state)
 
 

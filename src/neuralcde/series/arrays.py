@@ -1,4 +1,4 @@
-"""Arrays (a list of ragged pairs, or one padded block) to ragged tensors that keep the graph of their inputs."""
+"""Arrays to ragged tensors: a list of (times, values) pairs, or one padded block. Gradients flow back to the input."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ When = Callable[[float], str]
 """A time as the user would write it, e.g. "hour=7.5"."""
 
 ROWS_AT_ONCE = 1 << 16
-_EXPECTED = "expected real numbers of at least 32 bits"
+_EXPECTED = "expected numbers (booleans, integers, float32 or float64)"
 _PARTS = "Make the .real and .imag parts two channels."
 
 
@@ -39,7 +39,7 @@ class Padded(NamedTuple):
 
 
 def read_list(pairs: Sequence[tuple[Any, Any]], *, ids: NDArray[Any], dtype: torch.dtype) -> Rows:
-    """One (times, values) pair a series, values of shape (n_i, channels) or (n_i,)."""
+    """Read one (times, values) pair per series, values of shape (n_i, channels) or (n_i,)."""
     if not len(pairs):
         raise ValueError("pairs is empty; expected at least one (times, values) pair.")
     times: list[Tensor] = []
@@ -63,14 +63,14 @@ def read_list(pairs: Sequence[tuple[Any, Any]], *, ids: NDArray[Any], dtype: tor
         values.append(x)
         if x.shape[1] != values[0].shape[1]:
             raise ValueError(
-                f"{name} has {x.shape[1]} channels, but the first one has {values[0].shape[1]}; fill up with NaN columns."
+                f"{name} has {x.shape[1]} channels, but the first series has {values[0].shape[1]}; add columns of NaN."
             )
     counts = torch.tensor([len(t) for t in times], device=times[0].device)
     return Rows(torch.cat(times), torch.cat(values), ragged.offsets_of(counts))
 
 
 def read_padded(values: Any, times: Any, lengths: Any, *, named: bool, dtype: torch.dtype) -> Rows:
-    """A block (series, steps, channels); without `lengths`, trailing rows that hold nothing are cut off."""
+    """Read a block (series, steps, channels); without `lengths`, trailing rows that are all NaN are cut off."""
     x = as_tensor(values, "values", dtype)
     if x.ndim != 3:
         hint = " For one channel pass values[:, :, None]." if x.ndim == 2 else ""
@@ -84,14 +84,15 @@ def read_padded(values: Any, times: Any, lengths: Any, *, named: bool, dtype: to
     if t.shape not in ((steps,), (count, steps)):
         swapped = t.shape in ((channels,), (count, channels))
         raise ValueError(
-            f"times of shape {tuple(t.shape)} do not fit values of shape {tuple(x.shape)} (series, steps, channels); expected "
-            f"({steps},) or ({count}, {steps})."
+            f"times of shape {tuple(t.shape)} do not fit values of shape {tuple(x.shape)} (series, steps, channels); "
+            f"expected ({steps},) or ({count}, {steps})."
             + (" The array looks like (series, channels, steps): pass values.swapaxes(1, 2)." if swapped else "")
         )
     if channels > steps and times is None and lengths is None and not named:
         raise ValueError(
-            f"values of shape {tuple(x.shape)} would be {steps} steps of {channels} channels; the array looks like (series, "
-            "channels, steps). Pass values.swapaxes(1, 2), or confirm the layout with times= or channels=[names]."
+            f"values of shape {tuple(x.shape)} would be {steps} steps of {channels} channels; the array looks like "
+            "(series, channels, steps). Pass values.swapaxes(1, 2), or confirm the layout with times= or "
+            "channels=[names]."
         )
     t = t.to(x.device).expand(count, steps)
     if lengths is None:
@@ -102,15 +103,15 @@ def read_padded(values: Any, times: Any, lengths: Any, *, named: bool, dtype: to
         counts = whole.long()
         if counts.shape != (count,) or not bool(((counts == whole) & (counts >= 1) & (counts <= steps)).all()):
             raise ValueError(
-                f"lengths must be {count} whole numbers between 1 and {steps} for values of shape {tuple(x.shape)} (series, "
-                f"steps, channels), got {_short(lengths)}."
+                f"lengths must be {count} integers between 1 and {steps} for values of shape {tuple(x.shape)} "
+                f"(series, steps, channels), got {_short(lengths)}."
             )
     kept = torch.arange(steps, device=x.device) < counts[:, None]
     return Rows(t[kept], x[kept], ragged.offsets_of(counts))
 
 
 def pad(rows: Rows) -> Padded:
-    """Rows as one block, which `read_padded` would read; differentiable."""
+    """Rows as one padded block: the inverse of `read_padded`. Differentiable."""
     times, values, offsets = rows
     lengths = ragged.lengths(offsets)
     count, steps = len(lengths), int(lengths.max()) if len(lengths) else 0
@@ -123,9 +124,10 @@ def pad(rows: Rows) -> Padded:
 
 
 def merge_repeated(rows: Rows, how: str) -> Rows:
-    """Rows of one series at one time become one: the mean, or the last, of each channel's observations there."""
+    """Merge rows of one series at one time: the mean, or the last, of each channel's observations there."""
     times, values, offsets = rows
     series = ragged.series_of_rows(offsets)
+    # A row starts a new group where its time or its series differs from that of the row before.
     new = torch.ones(len(times), dtype=torch.bool, device=times.device)
     new[1:] = (times.diff() != 0) | (series.diff() != 0)
     group, groups = new.cumsum(0) - 1, int(new.sum())
@@ -133,10 +135,11 @@ def merge_repeated(rows: Rows, how: str) -> Rows:
     shape = (groups, values.shape[1])
     if how == "mean":
         count = values.new_zeros(shape).index_add(0, group, observed.to(values.dtype))
-        # divided before they are summed: a sum of large numbers might not be finite
+        # Divide before summing: a sum of large numbers might overflow.
         share = torch.where(observed, values, 0.0) / count.clamp(min=1)[group]
         merged = torch.where(count > 0, values.new_zeros(shape).index_add(0, group, share), torch.nan)
     else:
+        # The last observation of a group is the largest row number at which the channel was observed.
         row = torch.where(observed, torch.arange(len(times), device=times.device)[:, None], -1)
         empty = torch.full(shape, -1, device=times.device)
         last = empty.scatter_reduce(0, group[:, None].expand_as(row), row, "amax")
@@ -146,7 +149,7 @@ def merge_repeated(rows: Rows, how: str) -> Rows:
 
 
 def check_finite(rows: Rows, ids: NDArray[Any], channel_names: Sequence[str], when: When) -> None:
-    """Times finite, values finite or NaN; an error names the series."""
+    """Check that times are finite, and values finite or NaN; an error names the series."""
     times, values, offsets = rows
     row = _first_row(times, lambda part: ~part.isfinite())
     if row is not None:
@@ -158,29 +161,30 @@ def check_finite(rows: Rows, ids: NDArray[Any], channel_names: Sequence[str], wh
         channel = int(values[row].isinf().nonzero()[0, 0])
         raise ValueError(
             f"{_series_at(row, offsets, ids)} has {channel_names[channel]}={values[row, channel].item()} at "
-            f"{when(times[row].item())}; values must be finite in {_name(values.dtype)}, or NaN where nothing was observed. "
-            f"Replace infinities by NaN.{_larger(values)}"
+            f"{when(times[row].item())}; values must be finite in {_name(values.dtype)}, or NaN where nothing was "
+            f"observed. Replace infinities by NaN.{_larger(values)}"
         )
 
 
 def check_static(static: Float[Tensor, "series features"], ids: NDArray[Any], names: Sequence[str]) -> None:
-    """Static features finite or NaN; an error names the series."""
+    """Check that static features are finite or NaN; an error names the series."""
     series = _first(static.isinf().any(1))
     if series is None:
         return
     feature = int(static[series].isinf().nonzero()[0, 0])
     raise ValueError(
-        f"series {ragged.series_name(ids, series)} has the static feature {names[feature]}={static[series, feature].item()}; "
-        f"it must be finite in {_name(static.dtype)}, or NaN where it is unknown. Replace infinities by NaN.{_larger(static)}"
+        f"series {ragged.series_name(ids, series)} has the static feature "
+        f"{names[feature]}={static[series, feature].item()}; it must be finite in {_name(static.dtype)}, or NaN where "
+        f"it is unknown. Replace infinities by NaN.{_larger(static)}"
     )
 
 
 def check_increasing(rows: Rows, ids: NDArray[Any], when: When) -> None:
-    """Times strictly increasing within a series; an error names it."""
+    """Check that times increase strictly within each series; an error names the series."""
     times, _, offsets = rows
     back = times[1:] <= times[:-1]
     firsts = offsets[1:-1]
-    back[firsts[(firsts > 0) & (firsts < len(times))] - 1] = False  # from one series to the next
+    back[firsts[(firsts > 0) & (firsts < len(times))] - 1] = False  # between two series time may go back
     row = _first(back)
     if row is None:
         return
@@ -197,7 +201,7 @@ def check_increasing(rows: Rows, ids: NDArray[Any], when: When) -> None:
 
 
 def _first_row(data: Tensor, wrong: Callable[[Tensor], Tensor]) -> int | None:
-    """The first row that is wrong; looked at block by block, because the look makes copies."""
+    """The first row for which `wrong` holds. Rows are checked block by block, because a check makes copies."""
     for start in range(0, len(data), ROWS_AT_ONCE):
         row = _first(wrong(data[start : start + ROWS_AT_ONCE]))
         if row is not None:
@@ -215,7 +219,7 @@ def _series_at(row: int, offsets: Tensor, ids: NDArray[Any]) -> str:
 
 
 def as_tensor(data: Any, argument: str, dtype: torch.dtype) -> Tensor:
-    """Data as a tensor of `dtype`; text, complex numbers and half floats are refused."""
+    """Data as a tensor of `dtype`; text, complex numbers and float16 are refused."""
     if isinstance(data, Tensor):
         if data.dtype.is_complex or (data.dtype.is_floating_point and data.dtype.itemsize < 4):
             fix = _PARTS if data.dtype.is_complex else "Convert them: .to(torch.float32)."
@@ -242,21 +246,22 @@ def as_tensor(data: Any, argument: str, dtype: torch.dtype) -> Tensor:
 
 
 def read_static(static: Any, like: Rows) -> Float[Tensor, "series features"]:
-    """Static features (series, k) of these rows, their device and type; (series,) is one feature."""
+    """Static features (series, k), on the device and with the dtype of the rows; (series,) is one feature."""
     count = len(like.offsets) - 1
     if static is None:
         return like.values.new_empty(count, 0)
-    features = as_tensor(static, "static", torch.float64).to(
-        like.values, copy=True
-    )  # the series is frozen, their source is not
+    # A copy: series are frozen, and the array that the features come from is not.
+    features = as_tensor(static, "static", torch.float64).to(like.values, copy=True)
     features = features[:, None] if features.ndim == 1 else features
     if features.ndim != 2 or len(features) != count:
-        raise ValueError(f"static must have shape ({count}, features), one row a series, got {tuple(features.shape)}.")
+        raise ValueError(
+            f"static must have shape ({count}, features), one row per series, got {tuple(features.shape)}."
+        )
     return features
 
 
 def as_names(given: Sequence[str] | None, argument: str, count: int, letter: str) -> tuple[str, ...]:
-    """The names given for `count` columns, by default the letter and a number."""
+    """The names given for `count` columns, by default a letter and a number: x0, x1, ..."""
     if isinstance(given, str):
         raise TypeError(f"{argument} must be a list of names, got the text {given!r}; write [{given!r}].")
     names = tuple(f"{letter}{i}" for i in range(count)) if given is None else tuple(map(str, given))
@@ -266,10 +271,10 @@ def as_names(given: Sequence[str] | None, argument: str, count: int, letter: str
 
 
 def as_ids(ids: Any, *, argument: str, fix: str) -> NDArray[Any]:
-    """Names of series as an array of numbers or of text."""
+    """Ids of series as an array of numbers or of text."""
     items = [item.item() if isinstance(item, np.generic) else item for item in getattr(ids, "tolist", lambda: ids)()]
     if any(item is None or type(item).__name__ == "NAType" or item != item for item in items):
-        raise ValueError(f"{argument} has missing values; every series needs a name, e.g. 0, 1, 2, ...")
+        raise ValueError(f"{argument} has missing values; every series needs an id, e.g. 0, 1, 2, ...")
     kinds = {type(item) for item in items}
     if len(kinds) > 1:
         raise TypeError(f"{argument} mixes types {sorted(kind.__name__ for kind in kinds)}; make them one, e.g. {fix}.")
@@ -283,7 +288,7 @@ def as_ids(ids: Any, *, argument: str, fix: str) -> NDArray[Any]:
 
 
 def check_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Values are float32 or float64."""
+    """Refuse dtypes other than float32 and float64."""
     if dtype not in (torch.float32, torch.float64):
         raise TypeError(f"dtype must be torch.float32 or torch.float64, got {dtype}.")
     return dtype

@@ -1,4 +1,4 @@
-"""Channels that are added to the data: time, observational intensity, and the translation-sensitive start."""
+"""Channels added to the data: time, observational intensity, and the start (for sensitivity to translation)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ Counts = Literal["shared", "per_channel"]
 
 @dataclass(frozen=True)
 class ChannelScales:
-    """What the time and count channels are divided by; all one until a `SeriesScaler` has been at work.
+    """Divisors of the time and count channels: all one unless a `SeriesScaler` sets them.
 
-    `counts` holds one number a data channel, None for ones; `from_start` counts time from the start of each series.
+    `counts` holds one number per data channel; None stands for ones. `from_start` counts time from the start of each
+    series.
     """
 
     time: float = 1.0
@@ -37,14 +38,14 @@ class Added(NamedTuple):
 
 
 def time_since_start(times: Float[Tensor, " rows"], offsets: Int[Tensor, " bounds"]) -> Float[Tensor, " rows"]:
-    """Time since the first row of the series, in float64: what may become float32 without losing its digits."""
+    """Time since the first row of the series, in float64; small enough to become float32 without losing digits."""
     return times - times[offsets[:-1]][ragged.series_of_rows(offsets)]
 
 
 def cumulative_counts(
     observed: Bool[Tensor, "rows channels"], offsets: Int[Tensor, " bounds"]
 ) -> Int[Tensor, "rows channels"]:
-    """How often each channel was observed up to and including every row."""
+    """How often each channel was observed up to and including each row."""
     total = observed.cumsum(0)
     before = torch.nn.functional.pad(total, (0, 0, 1, 0))[offsets[:-1]]
     return total - before[ragged.series_of_rows(offsets)]

@@ -1,4 +1,4 @@
-"""Columns of data frames as arrays: ids, times, numbers, static features; and what is said of those that cannot be read."""
+"""Columns of data frames as arrays: ids, times, numbers, static features; and the errors for unreadable columns."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from .table_format import NANOSECONDS, Kind, StaticColumn, TableFormat
 
 Array = NDArray[Any]
 
-REAL = "real numbers of at least 32 bits"
+NUMERIC = "a numeric column"
 _TEXT = (nw.String, nw.Categorical, nw.Enum)
 
 
 def series_codes(column: nw.Series[Any]) -> tuple[Array, Array]:
-    """Series numbers in order of first appearance, and the ids they stand for: numbers or text."""
+    """Number the series by first appearance: a code per row, and the id of each code (numbers or text)."""
     missing = column.is_null()
     if column.dtype.is_float():
         missing = missing | column.is_nan()
     if missing.any():
         raise ValueError(
             f"column {column.name!r} (id) has missing values, {missing.sum()} of {len(column)}, the first in row "
-            f"{missing.arg_true()[0]}; every row must say which series it is of. Drop those rows, or fill them in."
+            f"{missing.arg_true()[0]}; every row must name its series. Drop those rows, or fill them in."
         )
     if isinstance(column.dtype, nw.Object):
         fix = f"frame[{column.name!r}] = frame[{column.name!r}].astype(str)"
         items = as_ids(column.to_list(), argument=f"column {column.name!r} (id)", fix=fix)
         column = nw.new_series(column.name, items.tolist(), backend=column.implementation)
-    wide = isinstance(column.dtype, (nw.Int128, nw.UInt128))  # which numpy does not have
+    wide = isinstance(column.dtype, (nw.Int128, nw.UInt128))  # numpy has no 128-bit integers
     if wide or not (column.dtype.is_integer() or column.dtype.is_float()):
         column = column.cast(nw.String)
     return _in_order_of_appearance(column)
@@ -44,7 +44,8 @@ def series_codes(column: nw.Series[Any]) -> tuple[Array, Array]:
 
 def _in_order_of_appearance(column: nw.Series[Any]) -> tuple[Array, Array]:
     """Codes 0, 1, ... of the distinct items of a column without nulls, and the items."""
-    changes = (column[1:] != column[:-1]).to_numpy()  # an item is looked up once for each run of it, not for each row
+    # Look an item up once per run of equal rows, not once per row: tables are mostly sorted by series.
+    changes = (column[1:] != column[:-1]).to_numpy()
     starts = np.concatenate((np.arange(min(len(column), 1)), np.flatnonzero(changes) + 1))
     frame = column[starts].alias("item").to_frame()
     distinct = frame.unique("item", maintain_order=True).with_row_index("code")
@@ -52,13 +53,13 @@ def _in_order_of_appearance(column: nw.Series[Any]) -> tuple[Array, Array]:
     codes = np.empty(len(frame), dtype=np.int32)
     codes[matched["row"].to_numpy()] = matched["code"].to_numpy()
     items = distinct["item"]
-    # numpy's text would lose NULs at the end, and two items could become one
+    # numpy's fixed-width text drops trailing NULs, so that two items could become one.
     names = np.array(items.to_list(), dtype=object) if items.dtype == nw.String else items.to_numpy()
     return np.repeat(codes, np.diff(starts, append=len(column))), names
 
 
 def typed(column: nw.Series[Any]) -> nw.Series[Any]:
-    """The column; one of Python numbers or dates (pandas, beside None) with the type it has in other libraries."""
+    """The column; a pandas object column of numbers or dates beside None gets the dtype it has in other libraries."""
     if not isinstance(column.dtype, nw.Object):
         return column
     there = ~column.is_null().to_numpy()
@@ -76,7 +77,7 @@ def typed(column: nw.Series[Any]) -> nw.Series[Any]:
 
 
 def _is_plain_date(item: Any) -> bool:
-    """A date, or a datetime without a time zone, of no more than microseconds (those of pandas may have more)."""
+    """Whether it is a date, or a datetime without time zone and nanoseconds (pandas' may have both)."""
     zone, beyond = getattr(item, "tzinfo", None), getattr(item, "nanosecond", 0)
     return isinstance(item, datetime.date) and zone is None and not beyond
 
@@ -84,7 +85,7 @@ def _is_plain_date(item: Any) -> bool:
 def as_times(
     column: nw.Series[Any], unit: str | None, known: TableFormat | None
 ) -> tuple[Array, Kind, str | None, str | None]:
-    """Times as float64: numbers as they are, datetimes and durations in `unit` (since 1970, or in length)."""
+    """Times as float64: numbers as they are, datetimes as `unit`s since 1970, durations as `unit`s."""
     column, zone = _zoned(column)
     dtype = column.dtype
     kind: Kind = "number"
@@ -94,7 +95,8 @@ def as_times(
         kind = "duration"
     if known is not None and kind != known.kind:
         raise TypeError(
-            f"column {column.name!r} (time) holds {type_name(column)}, but like= held {known.kind}s; convert the column."
+            f"column {column.name!r} (time) holds {type_name(column)}, but like= held {known.kind}s; convert the "
+            "column."
         )
     if kind == "number":
         if unit is not None:
@@ -108,14 +110,14 @@ def as_times(
         raise ValueError(f"unit={unit!r} is not known; choose one of {list(NANOSECONDS)}.")
     if known is not None and (zone is None) != (known.time_zone is None):
         raise TypeError(
-            f"column {column.name!r} (time) has {'no' if zone is None else 'the'} time zone{'' if zone is None else f' {zone}'}, but "
+            f"column {column.name!r} (time) has {'no time zone' if zone is None else f'the time zone {zone}'}, but "
             f"like= had {known.time_zone or 'none'}; give both a zone, or neither."
         )
     return _microseconds(column) / (NANOSECONDS[unit] / 1000), kind, unit, zone
 
 
 def _zoned(column: nw.Series[Any]) -> tuple[nw.Series[Any], str | None]:
-    """The column, in UTC where narwhals does not know its type, and its time zone: of pandas' it misses those such as America/New_York."""
+    """The column and its time zone; a pandas column whose zone narwhals does not know is converted to UTC."""
     if not isinstance(column.dtype, nw.Unknown):
         return column, getattr(column.dtype, "time_zone", None)
     native = column.to_native()
@@ -127,10 +129,10 @@ def _zoned(column: nw.Series[Any]) -> tuple[nw.Series[Any], str | None]:
 
 
 def _microseconds(column: nw.Series[Any]) -> Array:
-    """Datetimes (since 1970, UTC) and durations in whole microseconds, NaN where there is none."""
+    """Datetimes (since 1970, UTC) and durations in whole microseconds, NaN where they are missing."""
     if isinstance(column.dtype, nw.Date):
         column = column.cast(nw.Datetime("us"))
-    # as integers in their own unit: other ways are refused by one library, or go through floats in another
+    # As integers in their own unit: other conversions fail in one library, or go through floats in another.
     ticks = column.drop_nulls().cast(nw.Int64).to_numpy()
     length = NANOSECONDS[getattr(column.dtype, "time_unit", "us")]
     found = np.full(len(column), np.nan)
@@ -139,12 +141,12 @@ def _microseconds(column: nw.Series[Any]) -> Array:
 
 
 def is_number(column: nw.Series[Any]) -> bool:
-    """Whether `as_numbers` can read it whatever it holds."""
+    """Whether `as_numbers` can read the column."""
     return (column.dtype.is_numeric() and str(column.dtype) != "Float16") or isinstance(column.dtype, nw.Boolean)
 
 
 def type_name(column: nw.Series[Any]) -> str:
-    """The type of a column, in its library's words where narwhals has none."""
+    """The dtype of a column, as its library calls it where narwhals has no name."""
     if not isinstance(column.dtype, nw.Unknown):
         return str(column.dtype)
     native = column.to_native()
@@ -156,29 +158,32 @@ def as_numbers(column: nw.Series[Any], *, role: str) -> Array:
     if is_number(column):
         return _as_float64(column)
     if column.null_count() == len(column):
-        return np.full(len(column), np.nan)  # a column in which nothing was ever observed may have any type
-    wanted = {"time": "numbers, datetimes (2024-12-31 12:00) or durations", "static": f"{REAL} or text"}.get(role, REAL)
+        return np.full(len(column), np.nan)  # never observed: any dtype will do
+    wanted = {"time": "numbers, datetimes (2024-12-31 12:00) or durations", "static": f"{NUMERIC} or text"}.get(
+        role, NUMERIC
+    )
     hint = ", or name it in static=" if role == "channels" and isinstance(column.dtype, _TEXT) else ""
     example = next(iter(column.drop_nulls().to_list()), None)
     raise TypeError(
-        f"column {column.name!r} ({role}) holds {type_name(column)}, e.g. {example!r}; expected {wanted}. Convert it{hint}."
+        f"column {column.name!r} ({role}) holds {type_name(column)}, e.g. {example!r}; expected {wanted}. "
+        f"Convert it{hint}."
     )
 
 
 def _as_float64(column: nw.Series[Any]) -> Array:
-    # Integers beyond 2**53 lose digits here; as measurements and as times they have none to lose.
+    # Integers beyond 2**53 lose digits here; measurements and times have none to lose.
     return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
 
 
 def static_features(
     column: nw.Series[Any], known: StaticColumn | None, arranged: Any, starts: Array, ids: Array
 ) -> tuple[StaticColumn, Array]:
-    """One static column: the number, or the indicators, of each series; NaN, or no indicator, where it is missing."""
+    """One static column as features: the number of each series (NaN if missing), or one indicator per category."""
     missing = column.is_null().to_numpy()
     text = isinstance(column.dtype, _TEXT)
     if missing.all():
         if text and known is None:
-            raise ValueError(f"static column {column.name!r} holds nothing; leave it out of static=.")
+            raise ValueError(f"static column {column.name!r} is empty; leave it out of static=.")
         text = known is not None and known.categories is not None
     elif known is not None and text != (known.categories is not None):
         before = "numbers" if known.categories is None else f"text, one of {list(known.categories)}"
@@ -188,6 +193,7 @@ def static_features(
     if not text:
         number = arranged(as_numbers(column, role="static"))
         return StaticColumn(column.name), _per_series(column.name, number, None, starts, ids)[:, None]
+    # Text becomes ranks in sorted order, so that the same numeric check finds series with two different values.
     codes, items = _in_order_of_appearance(column.drop_nulls().cast(nw.String))
     seen = sorted(map(str, items))
     rank = {item: position for position, item in enumerate(seen)}
@@ -196,20 +202,20 @@ def static_features(
     of_series = _per_series(column.name, arranged(ranks), seen, starts, ids)
     categories = tuple(seen) if known is None or known.categories is None else known.categories
     feature = {item: position for position, item in enumerate(categories)}
-    features = np.array([*(feature.get(item, -1) for item in seen), -1])  # -1, also where it is missing: no indicator
+    features = np.array([*(feature.get(item, -1) for item in seen), -1])  # -1: no indicator
     chosen = features[np.where(np.isnan(of_series), len(seen), of_series).astype(int)]
     return StaticColumn(column.name, categories), (chosen[:, None] == np.arange(len(categories))).astype(float)
 
 
 def _per_series(name: str, column: Array, labels: list[str] | None, starts: Array, ids: Array) -> Array:
-    """The one value of each series, NaN where all are missing."""
+    """The one value of each series, NaN if all are missing; refused where it varies within a series."""
     low, high = np.fmin.reduceat(column, starts), np.fmax.reduceat(column, starts)
     varies = np.flatnonzero(low < high)
     if len(varies):
         found = [float(low[varies[0]]), float(high[varies[0]])]
         first, second = found if labels is None else [labels[int(position)] for position in found]
         raise ValueError(
-            f"static column {name!r} varies within series {series_name(ids, int(varies[0]))}: {first!r} and {second!r} (such "
-            f"series in all: {len(varies)}). Make it one value a series, or move it to channels=."
+            f"static column {name!r} varies within series {series_name(ids, int(varies[0]))}: {first!r} and {second!r} "
+            f"({len(varies)} such series). Make it one value per series, or move it to channels=."
         )
     return np.asarray(low)

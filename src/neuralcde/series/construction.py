@@ -121,7 +121,7 @@ def joined_ids(ids: list[NDArray[Any]]) -> NDArray[Any]:
 
 
 def check_joinable(position: int, part: Any, head: Any) -> None:
-    """Refuse an `IrregularSeries` that cannot follow `head` in one container; an error names its position in `parts`."""
+    """Refuse an `IrregularSeries` that cannot be joined to `head`; an error names its position in `parts`."""
     for name in ALIKE:
         if getattr(part, name) != getattr(head, name):
             raise ValueError(

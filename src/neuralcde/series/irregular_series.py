@@ -1,4 +1,4 @@
-"""The data model: many series, each with its own observation times and missing values, in one ragged container."""
+"""The data model: many series, each with its own times and missing values, in one ragged container."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ TENSORS = ("times", "values", "offsets", "static")
 class IrregularSeries:
     r"""Irregularly sampled, partially observed series: $((t_0, x_0), \ldots, (t_n, x_n))$ for each of them.
 
-    Frozen, and ragged: the rows of series i are `offsets[i] .. offsets[i + 1] - 1`. NaN means not observed. Build one
-    with `from_long`, `from_list` or `from_padded`; those check the data, the constructor trusts it.
+    The rows of all series are stored one after the other: those of series i are `offsets[i] .. offsets[i + 1] - 1`. NaN
+    means not observed. Objects are frozen. Build them with `from_long`, `from_list` or `from_padded`, which check the
+    data; the constructor does not.
 
     Parameters
     ----------
@@ -37,19 +38,19 @@ class IrregularSeries:
     values
         Observations, float32 or float64, NaN where a channel was not observed.
     offsets
-        Where each series starts, and the number of rows at the end.
+        The first row of each series, and at the end the number of rows.
     static
-        Features of a series that do not change in time, NaN where unknown.
+        One row of features per series that do not change in time, NaN where unknown.
     ids
-        The name of each series.
+        The id of each series, a number or text.
     channel_names, static_names
         Names of the columns of `values` and of `static`.
     roles
         What each channel is: `"data"`, or added by `with_channels`: `"time"`, `"count"`, `"start"`.
     format
-        How the table looked that the series came from.
+        The format of the table that the series came from.
     scales
-        Set by `SeriesScaler`, used by `with_channels`.
+        Units of the channels that `with_channels` adds; set by `SeriesScaler`.
 
     Examples
     --------
@@ -95,28 +96,28 @@ class IrregularSeries:
         frame
             A pandas, polars or pyarrow table. Rows may come in any order; series keep the order of first appearance.
         id, time
-            The columns that say which series a row belongs to, and when it was observed. Ids are numbers or text.
+            The columns with the id of a row's series and with the row's time. Ids are numbers or text.
         static
-            Columns with one value a series (age, sex). Text becomes one indicator a category.
+            Columns with one value per series (age, sex). Text becomes one indicator per category.
         channels
             The measured columns; by default every other numeric or boolean one. Null and NaN mean not observed.
         unit
             For datetime and duration times: the unit of `times` ("ns", "us", "ms", "s", "min", "h", "D"; default "s",
             datetimes counted from 1970). Stamps are kept to about a microsecond.
         duplicates
-            What to do with rows of one series at one time: refuse them, or take the "mean" or the "last" observation of
-            each channel there.
+            What to do with several rows of one series at one time: raise an "error", or take the "mean" or the "last"
+            observation of each channel.
         dtype
             torch.float32 (default) or torch.float64.
         like
-            Series read before. `id`, `time`, `static`, `channels`, `unit`, the categories and the default of `dtype` are taken
-            from it, so that a new table is read exactly like the first one; where they are given too, they must agree with
-            it. A category that was not seen then gets no indicator.
+            Series read before. `id`, `time`, `static`, `channels`, `unit`, the categories and the default of `dtype`
+            are taken from it, so that a new table is read exactly like the first one. What is given as well must
+            agree with it. A category that was not seen then gets no indicator.
 
         Raises
         ------
         TypeError, ValueError
-            Naming the column, the series and the fix.
+            If the table cannot be read; the message names the column, the series and the fix.
 
         Examples
         --------
@@ -175,16 +176,16 @@ class IrregularSeries:
         duplicates: Duplicates = "error",
         dtype: torch.dtype = torch.float32,
     ) -> IrregularSeries:
-        """One (times, values) pair a series: shapes (n_i,) and (n_i, channels), arrays or tensors.
+        """Read one (times, values) pair per series: shapes (n_i,) and (n_i, channels), arrays or tensors.
 
-        Gradients flow back to tensors given here.
+        Gradients flow back to tensors.
 
         Parameters
         ----------
         pairs
-            The series. Times must increase strictly; NaN values are not observed.
+            The series. Times must increase strictly. NaN means not observed.
         ids
-            Names of the series, 0, 1, ... by default.
+            Ids of the series, by default 0, 1, ...
         static
             Features (series, k) that do not change in time, NaN where unknown.
         channels, static_names
@@ -211,7 +212,7 @@ class IrregularSeries:
         duplicates: Duplicates = "error",
         dtype: torch.dtype = torch.float32,
     ) -> IrregularSeries:
-        """A block (series, steps, channels) with NaN where nothing was observed.
+        """Read a block (series, steps, channels) with NaN where nothing was observed.
 
         Parameters
         ----------
@@ -220,7 +221,7 @@ class IrregularSeries:
         times
             (steps,) shared, or (series, steps); by default 0, 1, 2, ...
         lengths
-            Number of rows of each series. Without it, trailing rows that hold nothing are cut off.
+            Number of rows of each series. Without it, trailing rows that are all NaN are cut off.
         ids, static, channels, static_names, duplicates, dtype
             As in `from_list`.
         """
@@ -230,7 +231,7 @@ class IrregularSeries:
 
     @classmethod
     def concat(cls, parts: Iterable[IrregularSeries]) -> IrregularSeries:
-        """The series of all parts, one after the other; channels and static features must agree."""
+        """The series of all parts, in this order; channels and static features must agree."""
         parts = list(parts)
         if not parts:
             raise ValueError("parts is empty; concat needs at least one IrregularSeries.")
@@ -264,22 +265,22 @@ class IrregularSeries:
 
     @property
     def observed(self) -> Bool[Tensor, "rows channels"]:
-        """Where a channel was observed."""
+        """Whether each channel was observed at each row."""
         return ~self.values.isnan()
 
     @property
     def channels(self) -> int:
-        """Number of channels, added ones included."""
+        """Number of channels, including added ones."""
         return self.values.shape[1]
 
     @property
     def dtype(self) -> torch.dtype:
-        """Type of the values."""
+        """Dtype of the values."""
         return self.values.dtype
 
     @property
     def device(self) -> torch.device:
-        """Where the tensors are."""
+        """Device of the tensors."""
         return self.values.device
 
     @property
@@ -298,7 +299,7 @@ class IrregularSeries:
         return dataclasses.replace(self.at(chosen), format=dataclasses.replace(self.format, in_order=False))
 
     def at(self, chosen: slice | Int[Tensor, " chosen"]) -> IrregularSeries:
-        """The series at these positions, which must be right: indexing without its checks."""
+        """The series at these positions, like indexing but without checks."""
         rows, offsets = ragged.select(self.offsets, chosen)
         return dataclasses.replace(
             self,
@@ -331,8 +332,8 @@ class IrregularSeries:
         static = f", {len(self.static_names)} static features" if self.static_names else ""
         share = 100 * float(self.observed.float().mean())
         return (
-            f"IrregularSeries({len(self):,} series, {len(self.times):,} rows, {self.channels} channels: {names}{static}; "
-            f"lengths {int(self.lengths.min())} .. {int(self.lengths.max())}, times {self.times.min().item():.6g} .. "
+            f"IrregularSeries({len(self):,} series, {len(self.times):,} rows, {self.channels} channels: {names}{static}"
+            f"; lengths {int(self.lengths.min())} .. {int(self.lengths.max())}, times {self.times.min().item():.6g} .. "
             f"{self.times.max().item():.6g}, {share:.0f} % observed, {str(self.dtype).removeprefix('torch.')})"
         )
 
@@ -342,34 +343,26 @@ class IrregularSeries:
         Parameters
         ----------
         time
-            The time $t_i$, without which a CDE is blind to the speed of its path (the paper's sections 3 and 6.1).
+            The time $t_i$. Without it a CDE cannot see how fast its path runs (the paper's sections 3 and 6.1).
         counts
             Observational intensity (sections 3.5 and 3.6) as cumulative counts: `"shared"` counts the rows at which
             anything was observed, `"per_channel"` the observations of each channel.
         start
-            The channels $t_i x_0$ of section 6.1, which make a CDE sensitive to translation without an initial network;
-            $x_0$ is the first row, 0 where it was not observed.
+            The channels $t_i x_0$ of section 6.1, which make a CDE sensitive to translation without an initial network.
+            $x_0$ is the first row, with 0 for what was not observed.
 
         Notes
         -----
-        After a `SeriesScaler` the time and count channels are in the units it found: time since the series' start in mean
-        gaps between rows (several as one where a series would count more than 200), counts divided by their standard deviation
-        over the training rows, or by 1 if that is larger (so one observation never moves X by more than 1). This works alike
-        for hours, seconds and unix stamps. `SeriesScaler(scale="paper")` leaves both raw, unix stamps too, which float32 rounds
-        to minutes. Without a scaler, time is counted from the series' start.
+        Time is counted from the start of each series. After a `SeriesScaler` its unit is the mean gap between rows (or
+        several, where a series would have more than 200 on average). Counts are divided by their standard deviation
+        over the training rows, or by 1 if that is larger, so that one observation never moves X by more than 1. The
+        unit of the table (hours, seconds) then makes no difference. `SeriesScaler(scale="paper")` leaves both raw: unix
+        time stamps too, which float32 rounds to minutes.
         """
         if set(self.roles) != {"data"}:
             raise ValueError(f"the series has added channels already: roles are {self.roles}. Call with_channels once.")
-        added = added_channels(
-            self.times,
-            self.values,
-            self.offsets,
-            self.channel_names,
-            self.scales,
-            time=time,
-            counts=counts,
-            start=start,
-        )
+        data = self.times, self.values, self.offsets, self.channel_names, self.scales
+        added = added_channels(*data, time=time, counts=counts, start=start)
         return dataclasses.replace(
             self,
             values=torch.cat([*added.columns, self.values], dim=1),
@@ -378,7 +371,7 @@ class IrregularSeries:
         )
 
     def to(self, target: torch.device | torch.dtype | str) -> IrregularSeries:
-        """The series on another device or with another type of values; times stay float64."""
+        """The series on another device, or with another dtype of the values; times stay float64."""
         if isinstance(target, torch.dtype):
             check_dtype(target)
             return dataclasses.replace(self, values=self.values.to(target), static=self.static.to(target))
@@ -386,9 +379,9 @@ class IrregularSeries:
         return dataclasses.replace(self, **moved)
 
     def to_long(self, backend: Literal["pandas", "polars", "pyarrow"] | None = None) -> Any:
-        """A long table: id, time, channels and static columns, in the library that the series came from.
+        """A long table with id, time, channels and static columns, by default in the library that the series came from.
 
-        `from_long(..., like=series)` of the result is the series again. Channels added by `with_channels` are left out.
+        `from_long(table, like=series)` gives the series back. Channels added by `with_channels` are left out.
         """
         if self.format.kind != "number" and self.scales != ChannelScales():
             raise ValueError(

@@ -20,14 +20,15 @@ def lengths(offsets: Int[Tensor, " bounds"]) -> Int[Tensor, " series"]:
 
 
 def offsets_of(lengths: Int[Tensor, " series"]) -> Int[Tensor, " bounds"]:
-    """The offsets that belong to these numbers of rows."""
+    """The offsets of series with these numbers of rows."""
     return torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
 
 
 def series_of_rows(offsets: Int[Tensor, " bounds"]) -> Int[Tensor, " rows"]:
-    """For every row, the position of its series."""
+    """The position of each row's series."""
     rows = int(offsets[-1])
-    # not repeat_interleave: it wakes torch's thread pool for a handful of rows, and a forked child would wait for it forever
+    # Not repeat_interleave: it starts torch's thread pool even for a few rows, and a forked child would wait for the
+    # pool forever.
     starts = torch.zeros(rows + 1, dtype=torch.int64, device=offsets.device)
     starts.index_add_(0, offsets[1:-1], torch.ones_like(offsets[1:-1]))
     return starts.cumsum(0)[:rows]
@@ -39,9 +40,9 @@ def series_of(offsets: Int[Tensor, " bounds"], rows: Int[Tensor, "*batch"]) -> I
 
 
 def places_in_series(offsets: Int[Tensor, " bounds"]) -> Int[Tensor, " rows"]:
-    """For every row, its place within its series: 0, 1, ..."""
+    """The place of each row within its series: 0, 1, ..."""
     of_row = series_of_rows(offsets)
-    # not offsets[of_row]: indexing wakes torch's threads, which then spin for milliseconds on cores that others want
+    # Not offsets[of_row]: indexing wakes torch's threads, which then spin for milliseconds on cores that others need.
     return torch.arange(len(of_row), device=offsets.device) - offsets.index_select(0, of_row)
 
 
@@ -51,9 +52,9 @@ def series_name(ids: NDArray[Any], position: int) -> str:
 
 
 def positions(index: Index, size: int) -> slice | Int[Tensor, " chosen"]:
-    """A user's index as a slice with step 1 or as a tensor of positions; errors as numpy raises them.
+    """A user's index as a slice with step 1 or as a tensor of positions; wrong ones raise IndexError, as in numpy.
 
-    An integer means the one series at that place: a container of length one, so that iteration gives containers too.
+    An integer selects one series, as a container of length one, so that iteration gives containers, too.
     """
     if isinstance(index, slice):
         start, stop, step = index.indices(size)
@@ -91,7 +92,7 @@ def select(
     if isinstance(chosen, slice):
         part = offsets[chosen.start : chosen.stop + 1]
         return slice(int(part[0]), int(part[-1])), part - part[0]
-    bounds, wanted = offsets.numpy(force=True), chosen.numpy(force=True)  # numpy's calls cost a fraction of torch's
+    bounds, wanted = offsets.numpy(force=True), chosen.numpy(force=True)  # numpy is much faster here than torch
     starts = bounds[wanted]
     counts = bounds[wanted + 1] - starts
     kept = np.zeros(len(wanted) + 1, dtype=np.int64)
@@ -101,17 +102,18 @@ def select(
 
 
 def take(data: Tensor, rows: slice | Int[Tensor, " rows"]) -> Tensor:
-    """These rows; `index_select` costs a fraction of indexing."""
+    """These rows of the data; `index_select` is much faster than indexing."""
     return data[rows] if isinstance(rows, slice) else data.index_select(0, rows)
 
 
 def last_row_at_or_before(
     times: Float[Tensor, " rows"], offsets: Int[Tensor, " bounds"], t: Float[Tensor, "series k"], *, strict: bool
 ) -> Int[Tensor, "series k"]:
-    """The last row of each series with time <= t (< t if `strict`), its first row where there is none.
+    """The last row of each series with time <= t (< t if `strict`), or its first row if there is none.
 
-    A binary search over all queries at once: no padding, and no loop but over the halvings.
+    One binary search for all queries at once, without padding; the loop runs over the halvings.
     """
+    # Invariant: rows before `low` are at or before t, rows from `high` on are later.
     start = offsets[:-1, None].expand_as(t)
     low, high = start, offsets[1:, None].expand_as(t)
     longest = int(lengths(offsets).max()) if len(offsets) > 1 else 0
@@ -127,7 +129,7 @@ def last_row_at_or_before(
 def forward_fill(
     values: Float[Tensor, "rows channels"], observed: Bool[Tensor, "rows channels"], offsets: Int[Tensor, " bounds"]
 ) -> Float[Tensor, "rows channels"]:
-    """Each channel's last observation at or before every row, 0 before its first one."""
+    """Each channel's last observation at or before each row, 0 before its first one."""
     before = last_observed_row(observed, offsets)
     filled = torch.where(observed, values, 0.0).gather(0, before.clamp(min=0))
     return torch.where(before >= 0, filled, 0.0)
@@ -138,6 +140,7 @@ def last_observed_row(
 ) -> Int[Tensor, "rows channels"]:
     """For every row and channel, the row of the channel's last observation at or before it; -1 if there is none."""
     row = torch.arange(len(observed), device=observed.device)
+    # The running maximum of observed row numbers is the last one; those of earlier series do not count.
     seen = torch.where(observed, row[:, None], -1)
     if len(seen):
         seen = seen.cummax(0).values

@@ -1,4 +1,4 @@
-"""Scaling that is fitted on training data: values, static features and times."""
+"""Scaling of values, static features and times, fitted on training data."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from .irregular_series import IrregularSeries
 
 TENSORS = ("mean_", "scale_", "static_mean_", "static_scale_")
 NAMES = ("channel_names_in_", "static_names_in_")
-LONGEST = 200  # units of the time channel that a series may take
+LONGEST = 200  # largest mean length of a series in units of the time channel
 FITTED = (*TENSORS, *NAMES, "time_scale_", "channel_scales_")
 
 
 class SeriesScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     r"""Scale series with statistics of the training data: $x' = (x - \mu) / \sigma$ for every channel.
 
-    Statistics are taken over the observed values of all training series together, never per series (that would
-    remove the level of a series, which is information) and never over padding. Channels that never vary are only
-    centred; channels never observed are left alone.
+    Statistics are taken over the observed values of all training series together. They are never taken per series,
+    which would remove the level of a series, and never over padding. Channels that never vary are only centred;
+    channels that were never observed are left as they are.
 
     Parameters
     ----------
     scale : {"standard", "paper"}, default="standard"
-        `"standard"`: times are divided by the mean gap between rows, so that the gaps that flows in time integrate over
-        are near one whatever the unit. The time channel that `with_channels` adds counts these gaps, or several as one where
-        a series would count more than 200 on average; counts of observations get about unit variance.
-        `"paper"`: values are divided by $\sigma + 10^{-5}$, times and added channels stay raw, as in the paper's code.
+        `"standard"`: times are divided by the mean gap between rows, so that a flow in time integrates over gaps near
+        one, whatever the unit. The time channel that `with_channels` adds counts these gaps (in larger units where a
+        series would have more than 200 on average). Counts of observations get about unit variance.
+        `"paper"`: values are divided by $\sigma + 10^{-5}$; times and added channels stay raw, as in the paper's code.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class SeriesScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         counts = cumulative_counts(series.observed, series.offsets)
         shared = cumulative_counts(series.observed.any(1, keepdim=True), series.offsets)
         self.channel_scales_ = ChannelScales(
-            # a state that is driven by more and more time runs away; with_channels sees times in mean gaps already
+            # A very long time channel would drive the state away. Times are in mean gaps when channels are added.
             time=max(1.0, gaps / len(series) / LONGEST),
             count=max(1.0, float(shared.double().std(correction=0))),
             counts=tuple(max(1.0, float(column.double().std(correction=0))) for column in counts.T),
@@ -114,7 +114,7 @@ class SeriesScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         )
 
     def to_state(self) -> dict[str, Any]:
-        """Everything that was learnt, as plain lists and numbers that JSON can hold."""
+        """The fitted attributes as lists and numbers, for JSON."""
         check_is_fitted(self)
         plain = {
             name: value.tolist() if isinstance(value, Tensor) else value
@@ -124,10 +124,10 @@ class SeriesScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> SeriesScaler:
-        """The scaler that `to_state` described."""
+        """The scaler with this state, the inverse of `to_state`."""
         missing = [name for name in ("scale", *FITTED) if name not in state]
         if missing:
-            raise ValueError(f"this is not the state of a SeriesScaler: {missing} are missing.")
+            raise ValueError(f"this is not the state of a SeriesScaler: it lacks {missing}.")
         scaler = cls(scale=state["scale"])
         for name in TENSORS:
             setattr(scaler, name, torch.tensor(state[name], dtype=torch.float64))
@@ -148,16 +148,16 @@ class SeriesScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         ):
             if given != fitted:
                 raise ValueError(
-                    f"the scaler was fitted on {what} {list(fitted)}, got {list(given)}. Read the new data as the training "
-                    "data: IrregularSeries.from_long(frame, like=training)."
+                    f"the scaler was fitted on {what} {list(fitted)}, got {list(given)}. Read the new data like the "
+                    "training data: IrregularSeries.from_long(frame, like=training)."
                 )
 
 
 def _check_series(series: Any) -> None:
     if not isinstance(series, IrregularSeries):
         raise TypeError(
-            f"series must be an IrregularSeries, got {type(series).__name__}; build one with IrregularSeries.from_long, "
-            "from_list or from_padded."
+            f"series must be an IrregularSeries, got {type(series).__name__}; build one with "
+            "IrregularSeries.from_long, from_list or from_padded."
         )
     if set(series.roles) - {"data"}:
         raise ValueError("scale first, then add channels: series = scaler.transform(series).with_channels(...).")
@@ -170,7 +170,7 @@ def _moments(
     values = values.detach()
     mean, scale = torch.zeros(2, values.shape[1], dtype=torch.float64)
     coarse = []
-    for channel in range(values.shape[1]):  # one column at a time: a float64 copy of everything might not fit
+    for channel in range(values.shape[1]):  # one at a time: a float64 copy of all might not fit
         column = values[:, channel]
         column = column[~column.isnan()].double()
         if len(column):
@@ -178,18 +178,18 @@ def _moments(
             scale[channel] = column.std(correction=0)
             if not scale[channel].isfinite():
                 raise ValueError(
-                    f"{names[channel]!r} holds {column.abs().max().item():g}, and numbers as large as that cannot be squared; write NaN for "
-                    "what was not observed, or change the unit."
+                    f"{names[channel]!r} holds {column.abs().max().item():g}, which is too large to be squared; write "
+                    "NaN for what was not observed, or change the unit."
                 )
             spacing = torch.finfo(values.dtype).eps * column.abs().max()
             if values.dtype == torch.float32 and bool((column != column[0]).any()) and scale[channel] <= 100 * spacing:
                 coarse.append(names[channel])
             if scale[channel] <= 4 * spacing:
-                scale[channel] = 0.0  # constant but for rounding
+                scale[channel] = 0.0  # constant up to rounding
     if coarse:
         warnings.warn(
-            f"{coarse} vary so little beside their size that float32 keeps two digits of it, or fewer; build the series with "
-            "dtype=torch.float64, or subtract something first.",
+            f"{coarse} vary so little relative to their size that float32 keeps at most two digits of the variation; "
+            "build the series with dtype=torch.float64, or subtract a constant first.",
             UserWarning,
             stacklevel=4,
         )

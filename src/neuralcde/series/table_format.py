@@ -1,4 +1,4 @@
-"""What a long table looked like: the names of its columns, the kind of its times, the categories of its text."""
+"""The format of a long table: names of columns, kind and unit of times, categories of text columns."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ NANOSECONDS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9,
 
 @dataclass(frozen=True)
 class StaticColumn:
-    """A static column of the table: a number, or text with the categories it was seen with."""
+    """A static column of the table: numbers, or text with its categories."""
 
     name: str
     categories: tuple[str, ...] | None = None
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """The features it becomes: itself, or one indicator a category."""
+        """The features it becomes: itself, or one indicator per category."""
         if self.categories is None:
             return (self.name,)
         return tuple(f"{self.name}={category}" for category in self.categories)
@@ -31,7 +31,7 @@ class StaticColumn:
 
 @dataclass(frozen=True)
 class TableFormat:
-    """What the user's table looked like, so that another can be read alike and results be given back in its terms."""
+    """The format of the user's table, so that others are read alike and results come back in its terms."""
 
     id: str = "id"
     time: str = "time"
@@ -40,16 +40,16 @@ class TableFormat:
     time_zone: str | None = None
     static: tuple[StaticColumn, ...] = field(default=())
     backend: str | None = None
-    in_order: bool = True  # whether its rows came by series and time, as the series hold them
+    in_order: bool = True  # whether its rows were sorted by series and time
 
     @property
     def clock(self) -> str:
-        """What a time counts."""
+        """Kind and unit of the times, for errors; series of one estimator must agree in it."""
         return "numbers" if self.kind == "number" else f"datetimes or durations in units of {self.unit!r}"
 
     @property
     def moments(self) -> str:
-        """What a time is: what series must have in common to be written into one table."""
+        """Kind, zone and unit of the times, for errors; series that are concatenated must agree in it."""
         if self.kind == "number":
             return "numbers"
         zone = "" if self.kind == "duration" else f" with{'out' if self.time_zone is None else ''} a time zone"
@@ -65,7 +65,7 @@ class TableFormat:
         return str(np.datetime_as_string(stamp, unit="auto")) + ("Z" if self.time_zone else "")
 
     def numbers(self, times: Any) -> NDArray[np.float64]:
-        """Times that a user writes (numbers, datetimes or durations, as in the table) as the numbers that series hold."""
+        """Times as the user writes them (numbers, datetimes or durations) as the numbers that series hold."""
         asked = np.asarray(times)
         if asked.dtype.kind in "mM" and self.kind == "number":
             raise TypeError(
@@ -78,12 +78,12 @@ class TableFormat:
 
     @property
     def microseconds(self) -> float:
-        """The length of `unit`."""
+        """Microseconds per `unit`."""
         return NANOSECONDS[self.unit or "s"] / 1000
 
 
 def _in_utc(stamps: NDArray[Any], zone: str | None) -> NDArray[Any]:
-    """Datetimes without a zone; those with one in UTC, as the series count them."""
+    """Datetimes as UTC without a zone. Whether they have a zone must agree with the fitted table."""
     items = list(stamps.ravel()) if stamps.dtype == object else []
     aware = bool(items) and all(getattr(item, "tzinfo", None) is not None for item in items)
     if aware != (zone is not None):

@@ -1,7 +1,7 @@
-"""Long tables (one row an observation time) to ragged arrays, and back.
+"""Long tables (one row per series and time) to ragged arrays, and back.
 
 Frames of pandas, polars and pyarrow are read through narwhals. There is no loop over series: ids become codes, rows
-are sorted once by (code, time), columns are copied one by one into the result.
+are sorted once by (code, time), and columns are copied one by one into the result.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from .arrays import ROWS_AT_ONCE, Rows
-from .columns import REAL, Array, as_numbers, as_times, is_number, series_codes, static_features, type_name, typed
+from .columns import Array, as_numbers, as_times, is_number, series_codes, static_features, type_name, typed
 from .ragged import series_name, series_of_rows
 from .table_format import TableFormat
 
@@ -49,7 +49,7 @@ def read_long(
     dtype: torch.dtype,
     known: TableFormat | None,
 ) -> Table:
-    """Read a long table; `known` fixes the kind of its times and the categories of its static columns."""
+    """Read a long table. `known` fixes the kind of times and the categories of static columns."""
     table = _as_frame(frame)
     _check_columns(table, id=id, time=time, static=static, channels=channels)
     if len(table) == 0:
@@ -59,13 +59,14 @@ def read_long(
     wrong = np.flatnonzero(~np.isfinite(times))
     if len(wrong):
         raise ValueError(
-            f"series {series_name(ids, int(codes[wrong[0]]))} has {time}={times[wrong[0]]} in row {wrong[0]} of the table (such "
-            f"rows in all: {len(wrong)}); times must be finite. Drop those rows, or correct them."
+            f"series {series_name(ids, int(codes[wrong[0]]))} has {time}={times[wrong[0]]} in row {wrong[0]} of the "
+            f"table ({len(wrong)} such rows); times must be finite. Drop those rows, or correct them."
         )
     wanted = set(table.columns) - {id, time} if channels is None else {*static, *channels}
     columns = {name: typed(table[name]) for name in table.columns if name in wanted}
     names = _channel_columns(columns, static) if channels is None else tuple(map(str, channels))
 
+    # Tables that are sorted already, by series and then by time, are not sorted again.
     ordered = bool(np.all((codes[1:] > codes[:-1]) | ((codes[1:] == codes[:-1]) & (times[1:] >= times[:-1]))))
     order = None if ordered else np.lexsort((times, codes))
 
@@ -73,7 +74,7 @@ def read_long(
         return column if order is None else column[order]
 
     values = np.empty((len(times), len(names)), dtype=np.float32 if dtype == torch.float32 else np.float64)
-    block = ROWS_AT_ONCE if order is None else len(times)  # few rows of all columns stay in the cache
+    block = ROWS_AT_ONCE if order is None else len(times)  # a block of rows stays in the cache
     with np.errstate(over="ignore"):  # infinities are reported with the series they are in
         for start in range(0, len(times), block):
             rows = slice(start, start + block)
@@ -86,7 +87,7 @@ def read_long(
     remembered = {} if known is None else {column.name: column for column in known.static}
     found = [static_features(columns[name], remembered.get(name), arranged, starts, ids) for name in static]
     return Table(
-        # the frame's own memory may be what `times` is, and a series that changes with its frame would not be frozen
+        # A copy: `times` may be the memory of the frame, and a frozen series must not change with it.
         times=np.array(times) if order is None else times[order],
         values=values,
         lengths=lengths,
@@ -123,24 +124,24 @@ def check_agrees(
 
 
 def _warn_of_merged(values: Array, columns: dict[str, nw.Series[Any]]) -> None:
-    """Say which channels float32 makes constant: 1e12 and 1e12 + 9 are one number there."""
+    """Warn of channels that become constant in float32, where 1e12 and 1e12 + 9 are the same number."""
     merged = []
     for position, (name, column) in enumerate(columns.items()):
-        if not _is_constant(values[:ROWS_AT_ONCE, position]):  # most channels vary there already
+        if not _is_constant(values[:ROWS_AT_ONCE, position]):  # most channels vary within one block
             continue
         if _is_constant(values[:, position]) and not _is_constant(as_numbers(column, role="channels"), ulps=4):
             merged.append(name)
     if merged:
         warnings.warn(
-            f"the channels {merged} vary by less than float32 can tell apart at their size, and become constants; read them with "
-            "dtype=torch.float64, or subtract something first.",
+            f"the channels {merged} vary by less than float32 can resolve at their size, and become constant; read "
+            "them with dtype=torch.float64, or subtract a constant first.",
             UserWarning,
             stacklevel=4,
         )
 
 
 def _is_constant(column: Array, ulps: int = 0) -> bool:
-    """Whether a column is one number where it was observed, but for rounding."""
+    """Whether all observed values of a column are equal, up to so many units in the last place."""
     low, high = np.fmin.reduce(column, initial=np.nan), np.fmax.reduce(column, initial=np.nan)
     if np.isinf(low) or np.isinf(high):  # reported with the series it is in
         return False
@@ -162,8 +163,8 @@ def write_series(
     if len(distinct) != len(ids):
         twice = series_name(distinct, int(counts.argmax()))
         raise ValueError(
-            f"to_long needs different ids, but {twice} occurs {counts.max()} times, and a long table could not tell these "
-            "series apart. Give them new ones: dataclasses.replace(series, ids=np.arange(len(series)))."
+            f"to_long needs distinct ids, but {twice} occurs {counts.max()} times, and a long table could not tell "
+            "these series apart. Give them new ids: dataclasses.replace(series, ids=np.arange(len(series)))."
         )
     of_row = series_of_rows(rows.offsets).cpu().numpy()
     times, values, features = (part.detach().cpu().numpy() for part in (rows.times, rows.values, static))
@@ -173,12 +174,13 @@ def write_series(
 
 
 def write_long(ids: Array, times: Array, columns: list[tuple[str, Array]], *, format: TableFormat, backend: Any) -> Any:
-    """A data frame of these columns, times in the user's own terms, in the library they came from."""
+    """A data frame of these columns in the given library; times are in the user's own terms."""
     names = [format.id, format.time, *(name for name, _ in columns)]
     repeated = [name for name in names if names.count(name) > 1]
     if repeated:
         raise ValueError(
-            f"to_long would write two columns {repeated[0]!r}; its columns are {names}. Rename the channels or static features."
+            f"to_long would write two columns {repeated[0]!r}; its columns are {names}. Rename the channels or static "
+            "features."
         )
     library: Any = backend or format.backend or _any_backend()
     frame = nw.from_dict(
@@ -189,11 +191,11 @@ def write_long(ids: Array, times: Array, columns: list[tuple[str, Array]], *, fo
             for name, column in ((format.id, ids), (format.time, _in_kind(times, format)), *columns)
         }
     )
-    # Unobserved is null where the library knows null; pandas keeps NaN.
+    # Not observed is null where the library has nulls; pandas keeps NaN.
     numeric = [name for name, column in columns if column.dtype != object]
     frame = frame.with_columns(nw.col(*numeric).fill_nan(None))
     if format.time_zone is not None:
-        known = str(library) != "polars" or format.time_zone in available_timezones()  # pandas has UTC+01:00, too
+        known = str(library) != "polars" or format.time_zone in available_timezones()  # pandas also has UTC+01:00
         zone = format.time_zone if known else "UTC"
         stamp = nw.col(format.time).dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
         frame = frame.with_columns(stamp)
@@ -201,7 +203,7 @@ def write_long(ids: Array, times: Array, columns: list[tuple[str, Array]], *, fo
 
 
 def static_columns(static: Array, format: TableFormat) -> list[tuple[str, Array]]:
-    """The columns that these features came from: numbers as they are, indicators as text again."""
+    """The columns that the features came from: numbers as they are, indicators as text again."""
     columns, start = [], 0
     for column in format.static:
         stop = start + len(column.feature_names)
@@ -235,7 +237,8 @@ def _as_frame(frame: Any) -> nw.DataFrame[Any]:
     except TypeError:
         hint = " Call .collect() first." if type(frame).__name__ == "LazyFrame" else ""
         raise TypeError(
-            f"frame must be a pandas, polars or pyarrow table, got {type(frame).__module__}.{type(frame).__name__}.{hint} "
+            f"frame must be a pandas, polars or pyarrow table, got {type(frame).__module__}.{type(frame).__name__}."
+            f"{hint} "
             "For arrays use IrregularSeries.from_list or IrregularSeries.from_padded."
         ) from None
 
@@ -246,7 +249,7 @@ def _check_columns(
     unnamed = [name for name in table.columns if not isinstance(name, str)]
     if unnamed:
         raise TypeError(
-            f"frame has columns that are called {unnamed}; names must be text: frame.columns = frame.columns.astype(str)."
+            f"frame has columns named {unnamed}; names must be text: frame.columns = frame.columns.astype(str)."
         )
     chosen = () if channels is None else channels
     index = getattr(getattr(table.to_native(), "index", None), "names", ())  # of pandas
@@ -273,12 +276,12 @@ def _channel_columns(columns: dict[str, nw.Series[Any]], static: Sequence[str]) 
     others = ", ".join(f"{name!r} ({type_name(column)})" for name, column in rest.items() if name not in numeric)
     if not numeric:
         raise ValueError(
-            "frame has no column of numbers for the channels besides id, time and static"
-            + (f", only {others}. Convert one to {REAL}." if others else "; add one.")
+            "frame has no numeric column for the channels besides id, time and static"
+            + (f", only {others}. Convert one of them to numbers." if others else "; add one.")
         )
     if others:
         warnings.warn(
-            f"columns left out, because they do not hold {REAL}: {others}. Convert them, name text in static=, or choose "
+            f"columns left out, because they are not numeric: {others}. Convert them, name text in static=, or choose "
             "with channels=.",
             UserWarning,
             stacklevel=4,
