@@ -374,7 +374,7 @@ def test_a_long_table_is_not_an_array(library):
     )
     assert clf.preparation_.scaler.channel_names_in_ == ("x0",)
     frame = library.DataFrame({"id": ["a", "a", "b"], "t": [0.0, 1.0, 0.0], "x": [1.0, 2.0, 3.0]})
-    with pytest.raises(ValueError, match=r"A long table is read first: IrregularSeries\.from_long"):
+    with pytest.raises(ValueError, match=r"Read a long table first: IrregularSeries\.from_long"):
         nc.NeuralCDEClassifier(**FAST).fit(frame, [0, 1, 0])
 
 

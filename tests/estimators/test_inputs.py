@@ -350,7 +350,7 @@ def test_text_beside_numbers_is_refused():
 
 @pytest.mark.parametrize("y", [5, "up", iter([1, 2])], ids=["number", "text", "iterator"])
 def test_rows_need_more_than_one_target(y):
-    with pytest.raises(ValueError, match=r"y is a \w+; per_row=True needs a target for each of the 480 rows"):
+    with pytest.raises(ValueError, match=r"y is a \w+; per_row=True needs one target for each of the 480 rows"):
         nc.NeuralCDEClassifier(per_row=True, **FAST).fit(WALKS, y)
 
 

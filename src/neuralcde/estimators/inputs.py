@@ -1,4 +1,4 @@
-"""What users hand to an estimator, as series and targets that belong together."""
+"""X and y as users pass them to an estimator, converted to series and to targets in the same order."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from ..series import IrregularSeries, ragged
 from ..tasks import missing_targets
 
-OF_ARRAYS = ("n_features_in_", "feature_names_in_")  # what scikit-learn notes of an array or a data frame
+OF_ARRAYS = ("n_features_in_", "feature_names_in_")  # scikit-learn's attributes of an array or data frame
 DATES = 'Count from a first date: (y - y.min()) / np.timedelta64(1, "D"); or make dates labels: y.astype(str).'
 NOT_NUMBERS = (nw.String, nw.Categorical, nw.Enum, nw.Datetime, nw.Date, nw.Time, nw.Duration)
 
 
 def as_series(estimator: Any, X: Any) -> IrregularSeries:
-    """An `IrregularSeries` as it is; an array (series, steps, channels), or (series, steps) of one channel, NaN for missing.
+    """X as series: an `IrregularSeries`, or an array (series, steps, channels) or (series, steps), NaN for missing.
 
-    Arrays are checked as scikit-learn does it, and against those that the estimator was fitted on.
+    Arrays are validated by scikit-learn, also against the array that the estimator was fitted on.
     """
     return _read(estimator, X, reset=False)
 
 
 def as_training_series(estimator: Any, X: Any) -> tuple[IrregularSeries, dict[str, Any]]:
-    """The same before a fit, and what scikit-learn notes of an array: `n_features_in_`, `feature_names_in_`.
+    """X as training series, and scikit-learn's attributes of an array: `n_features_in_`, `feature_names_in_`.
 
-    Scikit-learn notes it on the estimator at once. A copy takes the notes, so that they come with the rest of what was fitted.
+    Scikit-learn sets these attributes at once. It sets them on a copy of the estimator, so that a fit that fails
+    leaves the estimator as it was.
     """
     notes = copy.copy(estimator)
     for name in OF_ARRAYS:
@@ -54,9 +55,10 @@ def _read(estimator: Any, X: Any, *, reset: bool) -> IrregularSeries:
         table = nw.from_native(X, eager_only=True, pass_through=True)
         if isinstance(table, nw.DataFrame) and any(isinstance(kind, NOT_NUMBERS) for kind in table.schema.values()):
             raise ValueError(
-                f"X is a data frame that does not hold numbers alone ({reason}); of a data frame a row is a series, and the columns are "
-                "its steps. A long table is read first: IrregularSeries.from_long(frame, id=..., time=...); a new one for a fitted "
-                "estimator with estimator.read_long(frame)."
+                f"X is a data frame with columns that are not numeric ({reason}); each row of a data frame is a "
+                "series, and its columns are the steps. Read a long table first: "
+                "IrregularSeries.from_long(frame, id=..., time=...); for a fitted estimator, "
+                "estimator.read_long(frame)."
             ) from reason
         raise
     if np.isinf(values).any():
@@ -65,8 +67,9 @@ def _read(estimator: Any, X: Any, *, reset: bool) -> IrregularSeries:
         raise ValueError(f"X must have shape (series, steps) or (series, steps, channels), got {values.shape}.")
     if values.ndim == 3 and values.shape[2] > values.shape[1] > 1:
         raise ValueError(
-            f"X of shape {values.shape} would be {values.shape[1]} steps of {values.shape[2]} channels; the array looks like "
-            "(series, channels, steps). Pass X.swapaxes(1, 2), or confirm the layout: IrregularSeries.from_padded(X, channels=[names])."
+            f"X of shape {values.shape} would be {values.shape[1]} steps of {values.shape[2]} channels; the array "
+            "looks like (series, channels, steps). Pass X.swapaxes(1, 2), or confirm the layout: "
+            "IrregularSeries.from_padded(X, channels=[names])."
         )
     block = torch.from_numpy(np.ascontiguousarray(values))
     block = block[:, :, None] if block.ndim == 2 else block
@@ -77,11 +80,20 @@ def _read(estimator: Any, X: Any, *, reset: bool) -> IrregularSeries:
 def as_targets(
     y: Any, series: IrregularSeries, *, by_id: bool = True, per_row: bool = False, may_miss: bool = False
 ) -> NDArray[Any]:
-    """Targets in the order of the series: by position, or by id where y is a mapping or a pandas object with the ids as index.
+    """Targets in the order of the series.
 
-    With `per_row` a target for every row of the series, in their order: one array of them all, or an array a series. Without
-    `by_id` (the series were an array) the index of a pandas object means nothing. Labels of a series must be known, unless they
-    `may_miss`.
+    Parameters
+    ----------
+    y
+        By position, or by id: a mapping, or a pandas object whose index holds the ids.
+    series
+        The series that the targets belong to.
+    by_id
+        Whether the index of a pandas object may hold ids; False if X was an array.
+    per_row
+        Whether there is one target per row of the series: one array of all, or one array per series.
+    may_miss
+        Whether a series may have no target.
     """
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None.")
@@ -101,27 +113,30 @@ def as_targets(
     if targets.ndim == 0 or len(targets) != len(series):
         raise ValueError(
             f"Found input variables with inconsistent numbers of samples: {len(series)} series, "
-            f"{len(targets) if targets.ndim else 'no'} targets. Give y one target a series, or a mapping from id to target."
+            f"{len(targets) if targets.ndim else 'no'} targets. Give y one target per series, or a mapping from id to "
+            "target."
         )
     unknown = np.asarray(missing_targets(targets).reshape(len(targets), -1).any(1))
     if not may_miss and unknown.any():
         raise ValueError(
-            f"Input y contains NaN or None: series {ragged.series_name(series.ids, int(unknown.argmax()))} has no target "
-            f"({int(unknown.sum())} of {len(series)} series); leave such series out."
+            f"Input y contains NaN or None: series {ragged.series_name(series.ids, int(unknown.argmax()))} has no "
+            f"target ({int(unknown.sum())} of {len(series)} series); leave such series out."
         )
     return targets
 
 
 def _looked_up(y: Any, ids: list[Any], *, from_table: bool) -> Any:
-    """A pandas object in the order of the ids, where they are its index; as it is, where its index is 0, 1, ..."""
+    """A pandas object in the order of the ids if they are its index; unchanged if its index is 0, 1, ..."""
     index = y.index.tolist()
     counted = index == list(range(len(index)))
     if counted and from_table and y.index.name is None and len(index) != len(ids) and 0 not in ids:
         raise ValueError(
-            f"y has {len(index)} targets for {len(ids)} series, and its index only counts them; make the ids its index and "
-            'name it: y.set_axis(ids).rename_axis("id"), or pass a mapping from id to target.'
+            f"y has {len(index)} targets for {len(ids)} series, and its index only counts them; make the ids its index "
+            'and name it: y.set_axis(ids).rename_axis("id"), or pass a mapping from id to target.'
         )
-    if counted and len(index) == len(ids) and len(set(ids)) < len(ids):  # series of several tables, each from 0 on
+    if (
+        counted and len(index) == len(ids) and len(set(ids)) < len(ids)
+    ):  # series of several tables, each numbered from 0
         return y
     if y.index.is_unique and set(ids) <= set(index):
         return y.loc[ids]
@@ -130,22 +145,22 @@ def _looked_up(y: Any, ids: list[Any], *, from_table: bool) -> Any:
     missing = [name for name in ids if name not in set(index)]
     if not missing:
         raise ValueError(
-            "y has an index of its own, which has some ids twice; make the ids its index, one target each."
+            "y has an index of its own, which has some ids twice; make the ids its index, one target per id."
         )
     raise ValueError(
-        f"y has an index of its own, which lacks {len(missing)} of {len(ids)} ids, e.g. {missing[0]!r}; it must have a target for "
-        "every series under its id. What splits series and y by position, as scikit-learn does, needs y in their order: "
-        "y.loc[series.ids]."
+        f"y has an index of its own, which lacks {len(missing)} of {len(ids)} ids, e.g. {missing[0]!r}; it must have a "
+        "target for every series under its id. Functions that split series and y by position, as scikit-learn does, "
+        "need y in the order of the series: y.loc[series.ids]."
     )
 
 
 def _as_array(y: Any) -> NDArray[Any]:
-    """Numbers, text or truth values; where some are missing beside what is not a number, an array of objects with None for them."""
+    """Targets as an array of numbers, text or booleans; missing ones beside text are None in an array of objects."""
     try:
         targets = np.asarray(y)
     except (TypeError, ValueError) as reason:
         raise ValueError(f"y cannot be read as an array of targets, it is a {type(y).__name__}: {reason}") from reason
-    if targets.dtype.kind in "US":  # numpy writes 'nan' and 'None' beside text
+    if targets.dtype.kind in "US":  # numpy turns NaN and None beside text into text
         items = np.asarray(y, dtype=object)
         targets = items if missing_targets(items).any() else targets
     if targets.dtype != object:
@@ -167,13 +182,14 @@ def _as_array(y: Any) -> NDArray[Any]:
 
 
 def _kind(item: Any) -> str:
-    """Text, number, or the name of the type of what is neither."""
+    """Whether an item is text or a number; other items are refused."""
     if isinstance(item, str):
         return "text"
     if isinstance(item, bool | int | float | complex | np.bool_ | np.number):
         return "number"
     raise ValueError(
-        f"y holds {reprlib.repr(item)}, a {type(item).__name__}; expected numbers, text, or True and False.{_advice(item)}"
+        f"y holds {reprlib.repr(item)}, a {type(item).__name__}; expected numbers, text, or True and False."
+        f"{_advice(item)}"
     )
 
 
@@ -186,7 +202,8 @@ def _check_kind(dtype: np.dtype[Any]) -> None:
         return
     fixes = {"c": "Give their real part, y.real, or their size, abs(y).", "M": DATES, "m": DATES}
     raise ValueError(
-        f"y is of type {dtype}; expected numbers, text, or True and False. {fixes.get(dtype.kind, 'Convert it: y.astype(str).')}"
+        f"y is of type {dtype}; expected numbers, text, or True and False. "
+        f"{fixes.get(dtype.kind, 'Convert it: y.astype(str).')}"
     )
 
 
@@ -194,25 +211,29 @@ def _targets_of_rows(y: Any, series: IrregularSeries) -> NDArray[Any]:
     rows = len(series.times)
     if not hasattr(y, "__len__") or isinstance(y, str):
         raise ValueError(
-            f"y is a {type(y).__name__}; per_row=True needs a target for each of the {rows} rows, or an array for each series."
+            f"y is a {type(y).__name__}; per_row=True needs one target for each of the {rows} rows, or one array per "
+            "series."
         )
     if len(y) == rows and (len(y) != len(series) or np.ndim(next(iter(y))) == 0):
         if hasattr(y, "to_numpy") and not series.format.in_order:
             raise ValueError(
-                "y is a column with a target a row, but the series do not hold the rows as one table did: it was not in the order of "
-                "series and time, or they were put together or in another order since. Sort the table first; or pass a mapping from id to "
-                "the targets in the order of time. If y is in the order of the series' rows, pass y.to_numpy()."
+                "y is a column with one target per row, but the rows of the series are not in the order of the table: "
+                "it was not in the order of series and time, or series were concatenated or reordered since. Sort the "
+                "table first; or pass a mapping from id to the targets in the order of time. If y is in the order of "
+                "the series' rows, pass y.to_numpy()."
             )
         return _as_array(y)
     if len(y) != len(series):
         raise ValueError(
-            f"y has {len(y)} targets, but per_row=True needs one for each of the {rows} rows, or an array for each of the {len(series)} series."
+            f"y has {len(y)} targets, but per_row=True needs one for each of the {rows} rows, or one array for each of "
+            f"the {len(series)} series."
         )
     for position, (part, length) in enumerate(zip(y, series.lengths.tolist(), strict=True)):
         if np.ndim(part) == 0 or len(part) != length:
             raise ValueError(
                 f"series {ragged.series_name(series.ids, position)} has {length} rows, but y has "
-                f"{'one target' if np.ndim(part) == 0 else f'{len(part)} targets'} for it; per_row=True needs a target for every row."
+                f"{'one target' if np.ndim(part) == 0 else f'{len(part)} targets'} for it; per_row=True needs a target "
+                "for every row."
             )
     parts = [_as_array(part) for part in y]
     return np.concatenate([part.astype(object) for part in parts] if any(p.dtype == object for p in parts) else parts)

@@ -1,4 +1,4 @@
-"""What a JSON file must look like, said as Python values, and a check that names the first place that differs."""
+"""Schemas of JSON files as Python values, and a check that names the first place that differs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Leaf:
     Parameters
     ----------
     words
-        What is expected, for the error.
+        What is expected, for error messages.
     fits
-        Whether a value is that.
+        Whether a value is as expected.
     """
 
     words: str
@@ -28,24 +28,24 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Each:
-    """An object with any names, whose values all have one shape."""
+    """An object with any keys, whose values all have the same shape."""
 
     shape: Shape
 
 
 @dataclass(frozen=True)
 class OrNull:
-    """Null, or something of a shape."""
+    """Null, or a value of this shape."""
 
     shape: Shape
 
 
 Shape = Leaf | Each | OrNull | list[Any] | dict[str, Any]
-"""A leaf; `[shape]`, a list of such, and `[]` one of anything; `{name: shape}`, an object with these names and perhaps more."""
+"""A leaf; `[shape]`, a list of such values (`[]`: of any); `{name: shape}`, an object with at least these keys."""
 
 
 def _is_text(value: Any) -> bool:
-    """Whether it can be written: JSON may hold halves of a surrogate pair, which are no characters."""
+    """Whether it is text that can be encoded: JSON may hold lone surrogates, which are not characters."""
     try:
         return isinstance(value, str) and value.encode() is not None
     except UnicodeEncodeError:
@@ -69,7 +69,7 @@ DIGEST = Leaf("the SHA-256 of a file", lambda value: isinstance(value, str) and 
 
 
 def one_of(*choices: str | float | None) -> Leaf:
-    """One of these values, and of the same type."""
+    """One of these values, with the same type."""
     words = " or ".join("null" if choice is None else repr(choice) for choice in choices)
     return Leaf(words, lambda value: any(type(value) is type(choice) and value == choice for choice in choices))
 
@@ -82,14 +82,14 @@ def check_shape(value: Any, shape: Shape, where: str = "") -> None:
     value
         What a JSON file holds.
     shape
-        What it must look like.
+        The expected shape.
     where
-        The way to the value from the top of the file.
+        Path to the value from the top of the file, for error messages.
 
     Raises
     ------
     ValueError
-        With the place, what was found there and what was expected.
+        Naming the place, what was found there and what was expected.
     """
 
     def refuse(words: str) -> None:

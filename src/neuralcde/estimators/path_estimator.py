@@ -237,7 +237,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         return _known_targets(targets), predictions[_known(targets)]
 
     def outputs(self, X: Any) -> Float[Tensor, "cases outputs"]:
-        """Raw outputs of the model, before the task turns them into predictions: logits of classes, standardised numbers.
+        """Raw outputs of the model: logits for classes, standardised numbers for regression.
 
         Parameters
         ----------
@@ -268,8 +268,8 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         X
             Series, as in `fit`.
         times
-            Shape (k,), the same times for all series, or (series, k), in the units of the table. Each time must lie between the
-            first and the last observation of its series.
+            Shape (k,), the same times for all series, or (series, k), in the units of the table. Each time must lie
+            between the first and the last observation of its series.
 
         Returns
         -------
@@ -279,8 +279,8 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         ValueError
-            If a time lies outside its series, X does not fit the series that the estimator was fitted on, or an output is not
-            finite.
+            If a time lies outside its series, X does not fit the series that the estimator was fitted on, or an output
+            is not finite.
         """
         check_is_fitted(self, "module_")
         series = as_series(self, X)

@@ -1,4 +1,4 @@
-"""From a user's series to paths: scaling, time and count channels, missing static features, the interpolation scheme."""
+"""From a user's series to paths: scaling, time and count channels, missing static features, interpolation."""
 
 from __future__ import annotations
 
@@ -49,26 +49,26 @@ STATE = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Preparation:
-    """Everything that happens to series before a model sees them, learnt from the training data.
+    """What is done to series before a model sees them, fitted on the training data.
 
     Parameters
     ----------
     scaler
-        Fitted.
+        The fitted scaler.
     intensity
-        Whether a count for every channel is added (section 4.2).
+        Whether a channel with the count of observations is added for each channel (section 4.2).
     scheme
-        How the path runs between observations.
+        The interpolation scheme of the path.
     flagged
-        Static features that get a companion which says whether they were observed.
+        Static features that were missing in training: each gets an indicator of whether it was observed.
     use, static_use
-        Factors on the scaled channels and static features: 1, or 0 for those that never varied in the training series, or NaN
-        for those that were never observed there. Nothing was learnt from the values of these, so later values are ignored, too.
-        Observations of a constant channel still count (`intensity`).
+        Factors on the scaled channels and static features: 1, or 0 for those that never varied in the training
+        series, or NaN for those that were never observed there. Nothing was learnt from the values of these two, so
+        later values are ignored, too. Observations of a constant channel still count (`intensity`).
     dtype
-        Type of the training series' values.
+        dtype of the training series' values.
     format
-        How the table of the training series looked.
+        Format of the table of the training series.
     """
 
     scaler: SeriesScaler
@@ -82,7 +82,7 @@ class Preparation:
 
     @classmethod
     def fit(cls, series: IrregularSeries, *, intensity: bool, scheme: PathScheme) -> Preparation:
-        """Learn from training series."""
+        """Fit to training series."""
         missing = series.static.isnan().any(0)
         flagged = tuple(missing.nonzero()[:, 0].tolist())
         use, static_use = _use(series.values), _use(series.static)
@@ -92,20 +92,20 @@ class Preparation:
 
     @property
     def channels(self) -> int:
-        """Channels of the path: time, counts where there are any, data."""
+        """Number of channels of the path: time, counts (with `intensity`), data."""
         return 1 + len(self.scaler.channel_names_in_) * (2 if self.intensity else 1)
 
     @property
     def static_features(self) -> int:
-        """Static features that a model sees."""
+        """Number of static features that a model sees, indicators included."""
         return len(self.scaler.static_names_in_) + len(self.flagged)
 
     def series(self, series: IrregularSeries) -> IrregularSeries:
-        """Scaled, with the channels that were added, in float32; scaling is done in the type that the series have."""
+        """Scaled series with added channels, in float32; scaling is done in the dtype of the series."""
         if series.format.clock != self.format.clock:
             raise ValueError(
-                f"the times of X are {series.format.clock}, but the estimator was fitted on {self.format.clock}; read the new "
-                "table as the first one: estimator.read_long(frame)."
+                f"the times of X are {series.format.clock}, but the estimator was fitted on {self.format.clock}; read "
+                "the new table like the first one: estimator.read_long(frame)."
             )
         scaled = self.scaler.transform(series)
         for name, factors in (("values", self.use), ("static", self.static_use)):
@@ -125,7 +125,7 @@ class Preparation:
         return self.scheme.build(series)
 
     def to_state(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """The fitted attributes as JSON can hold them."""
         return {
             "scaler": self.scaler.to_state(),
             "intensity": self.intensity,
@@ -139,7 +139,7 @@ class Preparation:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Preparation:
-        """What `to_state` described; a ValueError where the state may be anything else."""
+        """The inverse of `to_state`; a ValueError if the state is not one that `to_state` gives."""
         _check_state(state)
         table = dict(state["format"])
         table["static"] = tuple(
@@ -158,7 +158,7 @@ class Preparation:
         )
 
     def template(self) -> IrregularSeries:
-        """A series of no rows that looks like the training series: `IrregularSeries.from_long(frame, like=...)`."""
+        """An empty container like the training series, for `IrregularSeries.from_long(frame, like=...)`."""
         names, static = self.scaler.channel_names_in_, self.scaler.static_names_in_
         return IrregularSeries(
             times=torch.zeros(0, dtype=torch.float64),
@@ -174,28 +174,28 @@ class Preparation:
 
 
 def _warn_of_constants(names: tuple[str, ...], use: tuple[float, ...], *, intensity: bool) -> None:
-    """Name the channels whose values cannot be learnt from, and say what of them the model still sees."""
+    """Warn of channels whose values never vary, and say what the model still sees of them."""
     idle = [name for name, factor in zip(names, use, strict=True) if factor != 1]
     observed = [name for name, factor in zip(names, use, strict=True) if factor == 0]
     if not idle:
         return
     counted = f" How often {observed} were observed is still used (intensity)." if intensity and observed else ""
     warnings.warn(
-        f"the channels {idle} never vary in the training series: nothing can be learnt from their values, which are ignored."
-        f"{counted}",
+        f"the channels {idle} never vary in the training series: nothing can be learnt from their values, which are "
+        f"ignored.{counted}",
         UserWarning,
         stacklevel=4,
     )
 
 
 def _use(values: Tensor) -> tuple[float, ...]:
-    """A factor a column: 1, 0 where it does not vary, NaN where it was never observed."""
+    """One factor per column: 1, or 0 if it never varies, or NaN if it was never observed."""
     observed = (column[~column.isnan()] for column in values.T)
     return tuple(float((column != column[0]).any()) if len(column) else math.nan for column in observed)
 
 
 def _check_state(state: dict[str, Any]) -> None:
-    """Refuse a state that `to_state` does not give: other types, numbers that cannot be, lengths that disagree."""
+    """Refuse a state with other types, impossible numbers, or lengths that disagree."""
     check_shape(state, STATE)
     scaler, format = state["scaler"], state["format"]
     names, static = scaler["channel_names_in_"], scaler["static_names_in_"]

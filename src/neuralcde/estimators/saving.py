@@ -1,4 +1,4 @@
-"""Fitted estimators as folders: weights as safetensors, everything else as JSON; loading runs no code."""
+"""Fitted estimators as folders: weights as safetensors, everything else as JSON. Loading runs no code."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def write_files(estimator: PathEstimator, folder: Path) -> None:
 
 
 def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Parameters as JSON can hold them: numpy's numbers as Python's, a dictionary as pairs; a generator cannot be kept."""
+    """Parameters for JSON: numpy scalars as Python numbers, class weights as pairs; random generators are dropped."""
     found: dict[str, Any] = {}
     for name, value in parameters.items():
         value = part_to_config(name, value.item() if isinstance(value, np.generic) else value)
@@ -108,17 +108,18 @@ def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def load(folder: str | Path, *, device: str = "cpu") -> PathEstimator:
-    """The estimator that was saved in a folder.
+    """Load an estimator that was saved in a folder.
 
-    Nothing in the folder is trusted: only its three files are read, no code is run, and no more memory is taken than the
-    files themselves account for.
+    The folder is not trusted: only its three files are read, no code is run, and memory use is bounded by the size
+    of the files.
 
     Raises
     ------
     FileNotFoundError
-        Where there is no such folder, or a file of it is missing.
+        If there is no such folder, or a file of it is missing.
     ValueError
-        Where it is damaged, was not written by us, or by a newer or a much older version; or where there is no such device.
+        If the folder is damaged, was not written by neuralcde or by another version of it, or if there is no such
+        device.
     """
     check_device(device)
     folder = Path(folder)
@@ -143,7 +144,7 @@ def load(folder: str | Path, *, device: str = "cpu") -> PathEstimator:
         _check_history(config["history"], config["best_epoch"], task)
         for name, value in _array(config["array"]).items():
             setattr(estimator, name, value)
-        with torch.device("meta"):  # sizes without memory: the file may ask for any, and has the weights for one
+        with torch.device("meta"):  # no memory yet: the file may ask for any size
             module = new_module(vars(estimator), preparation, task)
         _check_sizes(module, weights)
     with damage_named(folder / "model.safetensors"):
@@ -159,7 +160,7 @@ def load(folder: str | Path, *, device: str = "cpu") -> PathEstimator:
 
 
 def _check_format(folder: Path, config: dict[str, Any]) -> None:
-    """Refuse what another program wrote, or another version of this one."""
+    """Refuse folders of other programs and of other versions."""
     kind, version = config.get("estimator"), config.get("format")
     if not isinstance(kind, str) or kind not in KINDS or version is None:
         raise ValueError(f"{folder} does not hold an estimator of neuralcde.")
@@ -167,8 +168,8 @@ def _check_format(folder: Path, config: dict[str, Any]) -> None:
         check_shape(version, WHOLE, "format")
     if version > FORMAT:
         raise ValueError(
-            f"{folder} was written by neuralcde {reprlib.repr(config.get('neuralcde'))}, in a newer format ({version}, this version "
-            f"reads up to {FORMAT}); update neuralcde."
+            f"{folder} was written by neuralcde {reprlib.repr(config.get('neuralcde'))}, in a newer format ({version}, "
+            f"this version reads {FORMAT}); update neuralcde."
         )
     if version < FORMAT:
         raise ValueError(
@@ -182,14 +183,14 @@ def _check_format(folder: Path, config: dict[str, Any]) -> None:
 
 
 def _parameters(given: dict[str, Any]) -> dict[str, Any]:
-    """Parameters as the estimator takes them: pairs of classes and weights are a dictionary again."""
+    """Parameters as the estimator takes them; class weights become a dictionary again."""
     weights = given.get("class_weight")
     given = {name: part_from_config(name, value) for name, value in given.items()}
     return given | ({"class_weight": dict(weights)} if isinstance(weights, list) else {})
 
 
 def _check_history(history: list[dict[str, Any]], best: int, task: Task) -> None:
-    """Every epoch has its losses, and one of them is the best."""
+    """Check that epochs are numbered from 1 and have their losses, and that the best one is among them."""
     if not 1 <= best <= len(history):
         raise ValueError(f"best_epoch is {best}, but history has the epochs 1 to {len(history)}.")
     needed = {"epoch", "loss", "rate", "seconds"}
@@ -203,7 +204,7 @@ def _check_history(history: list[dict[str, Any]], best: int, task: Task) -> None
 
 
 def _array(given: dict[str, Any]) -> dict[str, Any]:
-    """What scikit-learn noted of the array or data frame that the estimator was fitted on."""
+    """The attributes that scikit-learn sets for the array or data frame that the estimator was fitted on."""
     found = {name: given[name] for name in OF_ARRAYS if name in given}
     if "n_features_in_" in found:
         check_shape(found["n_features_in_"], WHOLE, "array.n_features_in_")
@@ -216,12 +217,12 @@ def _array(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_sizes(module: PathModel, weights: dict[str, torch.Tensor]) -> None:
-    """Refuse weights that are not those of the module: other names or sizes."""
+    """Refuse weights whose names or shapes are not those of the module."""
     wanted = {name: tuple(value.shape) for name, value in module.state_dict().items()}
     found = {name: tuple(value.shape) for name, value in weights.items()}
     for name in sorted(wanted.keys() | found.keys()):
         if wanted.get(name) != found.get(name):
             raise ValueError(
-                f"it describes a model with {name} of shape {wanted.get(name, 'none')}, but model.safetensors holds it with shape "
-                f"{found.get(name, 'none')}."
+                f"it describes a model with {name} of shape {wanted.get(name, 'none')}, but model.safetensors holds it "
+                f"with shape {found.get(name, 'none')}."
             )

@@ -1,4 +1,4 @@
-"""Files of a folder that anybody may have written: regular files of bounded size inside it, and JSON that is nothing else."""
+"""Reading files of a folder that is not trusted: regular files of bounded size, plain JSON, safetensors."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from safetensors import SafetensorError
 from safetensors.torch import load as from_safetensors
 from torch import Tensor
 
-LARGEST_JSON = 16 * 2**20  # bytes; Python's lists and dictionaries take about twenty times as much
+LARGEST_JSON = 16 * 2**20  # bytes; parsed it takes about twenty times as much memory
 LARGEST_TENSORS = 4 * 2**30
 
 
 def read_file(folder: Path, name: str, largest: int, *, missing: str = "") -> bytes:
-    """The content of a regular file in the folder, or of one in it that a link leads to.
+    """The content of a regular file in the folder; links are followed as long as they stay inside it.
 
     Raises
     ------
     FileNotFoundError
-        Where it is not there; `missing` says what that means.
+        If the file is missing; `missing` says what that means.
     ValueError
-        Where it lies outside the folder, is no regular file (a pipe, a device), or is larger than `largest` bytes.
+        If it lies outside the folder, is not a regular file (a pipe, a device), or is larger than `largest` bytes.
     """
     file = folder / name
     with damage_named(file):
@@ -36,13 +36,13 @@ def read_file(folder: Path, name: str, largest: int, *, missing: str = "") -> by
         except (FileNotFoundError, NotADirectoryError):
             missing = missing or f"{folder} was not written by neuralcde, or not wholly."
             raise FileNotFoundError(f"{file} is not there; {missing}") from None
-        except (OSError, RuntimeError) as reason:  # links that lead in a circle
+        except (OSError, RuntimeError) as reason:  # links in a circle
             raise ValueError(str(reason)) from reason
         if not place.is_relative_to(root):
             raise ValueError(f"it is a link out of the folder, to {place}.")
         _check_regular(place.stat(), largest)
         with open(place, "rb", opener=_at_once) as stream:
-            size = _check_regular(os.fstat(stream.fileno()), largest)  # it may be another one by now
+            size = _check_regular(os.fstat(stream.fileno()), largest)  # the file may have been replaced since
             content = stream.read(size + 1)
         if len(content) != size:
             raise ValueError("it changed while it was read.")
@@ -50,7 +50,7 @@ def read_file(folder: Path, name: str, largest: int, *, missing: str = "") -> by
 
 
 def _check_regular(found: os.stat_result, largest: int) -> int:
-    """The size of a file."""
+    """Check the kind and the size of a file; returns the size."""
     if not stat.S_ISREG(found.st_mode):
         raise ValueError("it is no regular file.")
     if found.st_size > largest:
@@ -59,7 +59,7 @@ def _check_regular(found: os.stat_result, largest: int) -> int:
 
 
 def _at_once(file: str, flags: int) -> int:
-    """Open without waiting for somebody who writes, as one would at a pipe."""
+    """Open without blocking, which a pipe without a writer would do."""
     return os.open(file, flags | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -76,7 +76,7 @@ def parse_json(file: Path, content: bytes) -> dict[str, Any]:
 
 
 def parse_tensors(file: Path, content: bytes) -> dict[str, Tensor]:
-    """The tensors that a safetensors file holds: together no larger than the file."""
+    """The tensors of a safetensors file; together they are no larger than the file."""
     with damage_named(file):
         try:
             return from_safetensors(content)
@@ -86,11 +86,11 @@ def parse_tensors(file: Path, content: bytes) -> dict[str, Tensor]:
 
 @contextlib.contextmanager
 def damage_named(file: Path) -> Iterator[None]:
-    """Let errors that the content of a file causes say which file it is."""
+    """Name the file in errors that its content causes."""
     try:
         yield
     except (TypeError, ValueError, RuntimeError) as reason:
-        why = str(reason)  # which may quote the file at length
+        why = str(reason)  # may quote the file at length
         raise ValueError(f"{file} is damaged: {why if len(why) <= 500 else why[:500] + ' ...'}") from reason
 
 

@@ -1,4 +1,4 @@
-"""The system around a run: files that are written whole, folders that one run has to itself, processes, Ctrl-C. A leaf."""
+"""The system around a run: atomic file writes, folder locks, processes, Ctrl-C. It imports no other folder."""
 
 from .atomic_io import staged as staged
 from .atomic_io import that_counts as that_counts

@@ -1,8 +1,8 @@
-"""Files that are whole or not there: one, or several together.
+"""Atomic writes, of one file or of several together.
 
-New content is written under a temporary name, `.NAME.TOKEN.part`, and renamed when it is complete. The token is random, because
-the number of a process is not unique: in a container it is often 1. A process locks its temporary files as long as it lives, so
-that `tidy` can tell what a killed process left behind from what a running one still needs.
+New content is written under a temporary name, `.NAME.TOKEN.part`, and renamed when it is complete. The token is random,
+because process ids are not unique: in a container the id is often 1. A process locks its temporary files as long as it
+lives, so that `tidy` can tell what a killed process left behind from what a running process still needs.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ except ImportError:  # not a POSIX system: nothing is locked, and nothing is tid
     fcntl = None  # type: ignore[assignment]
 
 PART = re.compile(r"\.(.+\.)?[0-9a-f]{16}\.part")
-COMPLETE = ".complete"  # holds files that are on their way into the folder around it
+COMPLETE = ".complete"  # a folder of files that are being moved into its parent
 
 
 def write_durably(file: Path, content: bytes) -> None:
-    """Write a file and return when it is on the disk. Enough inside a `staged` folder, whose files count together."""
+    """Write a file, and return when it is on the disk. Not atomic: meant for files inside a `staged` folder."""
     with file.open("wb") as out:
         out.write(content)
         out.flush()
@@ -34,7 +34,7 @@ def write_durably(file: Path, content: bytes) -> None:
 
 
 def write_atomically(file: Path, content: bytes) -> None:
-    """Write a file that has its old content or all of the new content, whenever the process ends."""
+    """Write a file so that it has its old content or all of the new content, whenever the process ends."""
     part, descriptor = _new_part(file.parent, f".{file.name}.", Path.touch)
     try:
         write_durably(part, content)
@@ -48,21 +48,21 @@ def write_atomically(file: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def staged(folder: Path, *, obsolete: Iterable[str] = ()) -> Iterator[Path]:
-    """Give a temporary folder to write several files into, which then replace those in `folder` together.
+    """Yield a temporary folder to write several files into, which then replace those in `folder` together.
 
-    If the process is killed or the body fails before all files are written, `folder` is as it was. When they are written, the
-    temporary folder is renamed to `.complete`, and from then on the new files count: the process moves them into `folder`, and
-    if it is killed between two moves, `tidy` moves the rest. `neuralcde fit` calls `tidy` first, and `nc.load` reads the files
-    `that_counts` names, so they find the old files or the new ones. Anyone else may find some of both; the digests in
-    `config.json` tell.
+    If the process is killed or the body fails before all files are written, `folder` stays as it was. When they are
+    written, the temporary folder is renamed to `.complete`. From then on the new files count. The process moves
+    them into `folder`; if it is killed between two moves, `tidy` moves the rest. `neuralcde fit` calls `tidy`
+    first, and `nc.load` reads the files that `that_counts` names, so both see either the old files or the new ones.
+    Other readers may see some of both; the digests in `config.json` reveal it.
 
     Parameters
     ----------
     folder
         Made if it does not exist.
     obsolete
-        Files of `folder` that do not belong to the new ones. They are deleted just before the new files count: a kill in between
-        leaves the old files without them, never the new files with them.
+        Files of `folder` that do not belong to the new ones. They are deleted just before the new files count. A
+        kill in between leaves the old files without them, never the new files with them.
     """
     with made(folder):
         part, descriptor = _new_part(folder, ".", Path.mkdir)
@@ -77,14 +77,14 @@ def staged(folder: Path, *, obsolete: Iterable[str] = ()) -> Iterator[Path]:
 
 
 def that_counts(folder: Path, name: str) -> str:
-    """Where in the folder the file of this name is: where it belongs, or among those that are still to be moved there."""
+    """Path of a file relative to the folder: in the folder itself, or in `.complete` if it is still to be moved."""
     return f"{COMPLETE}/{name}" if (folder / COMPLETE / name).exists() else name
 
 
 def tidy(folder: Path) -> None:
     """Finish the moves that a killed process began in a folder, and delete the temporary files that it left there.
 
-    Temporary files of running processes stay. So does everything in a folder that cannot be written to.
+    Temporary files of running processes stay. A folder that cannot be written to stays as it is.
     """
     finish_moves(folder)
     for part in [path for path in folder.glob(".*.part") if PART.fullmatch(path.name)]:
@@ -99,14 +99,14 @@ def tidy(folder: Path) -> None:
 
 
 def finish_moves(folder: Path) -> None:
-    """Move the files into a folder that `staged` had no time to move; a folder that cannot be written to stays as it is."""
+    """Finish the moves of `staged` in a folder; a folder that cannot be written to stays as it is."""
     with contextlib.suppress(OSError):
         _move_complete(folder)
 
 
 @contextlib.contextmanager
 def made(folder: Path) -> Iterator[None]:
-    """Make a folder and its parents; those of them that are empty at the end are removed again."""
+    """Make a folder and its parents for a context; those that are empty at its end are removed again."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -118,7 +118,7 @@ def made(folder: Path) -> Iterator[None]:
 
 
 def lock(path: Path, flags: int = os.O_RDONLY) -> int | None:
-    """Lock a file or folder until the returned descriptor is closed or the process ends, in whatever way.
+    """Lock a file or folder until the returned descriptor is closed or the process ends.
 
     Returns
     -------
@@ -128,9 +128,9 @@ def lock(path: Path, flags: int = os.O_RDONLY) -> int | None:
     Raises
     ------
     BlockingIOError
-        If another process, or another part of this one, has it.
+        If another process, or another part of this one, holds the lock.
     FileNotFoundError
-        If it was deleted meanwhile.
+        If the file was deleted meanwhile.
     """
     if fcntl is None:
         return None
@@ -149,7 +149,7 @@ def lock(path: Path, flags: int = os.O_RDONLY) -> int | None:
 
 
 def unlock(descriptor: int | None) -> None:
-    """Give up what `lock` locked."""
+    """Release a lock."""
     if descriptor is not None:
         os.close(descriptor)
 
@@ -159,14 +159,13 @@ def _new_part(folder: Path, prefix: str, make: Callable[[Path], None]) -> tuple[
     while True:
         part = folder / f"{prefix}{secrets.token_hex(8)}.part"
         make(part)
-        with contextlib.suppress(
-            BlockingIOError, FileNotFoundError
-        ):  # `tidy` of another process was faster: take another name
+        # `tidy` of another process may lock or delete it before we do: then take another name.
+        with contextlib.suppress(BlockingIOError, FileNotFoundError):
             return part, lock(part)
 
 
 def _complete(part: Path, folder: Path) -> None:
-    """Let the files of `part` count as those of the folder, after those of others who did the same before."""
+    """Make the files of `part` count: finish the moves of others, rename it to `.complete`, move its files."""
     while True:
         _move_complete(folder)
         try:

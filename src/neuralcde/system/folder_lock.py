@@ -1,4 +1,4 @@
-"""A folder that one run at a time writes to."""
+"""Locks on folders, so that one run at a time writes to a folder."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ LOCK = ".lock"
 
 @contextlib.contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Have a folder to oneself; it is made if it does not exist, and what killed runs left there is tidied up.
+    """Lock a folder for a context. It is made if it does not exist, and what killed runs left there is removed.
 
-    The system releases the lock when the process ends, in whatever way. A lock file that a killed process left behind locks
-    nothing. Where the system or the file system has no locks, nobody is kept out.
+    The system releases the lock when the process ends, even if it is killed; a lock file left behind does no harm.
+    Where the system or the file system has no locks, nothing is locked.
 
     Raises
     ------
     ValueError
-        If another run has the folder.
+        If another run holds the lock.
     """
     file = folder / LOCK
     with made(folder):
@@ -43,6 +43,6 @@ def _lock_file(file: Path) -> int | None:
             raise ValueError(
                 f"{file.parent} is in use: another run is writing to it. Wait until it ends, or choose another folder."
             ) from None
-        except FileNotFoundError:  # its owner deleted it between our opening and our locking it
+        except FileNotFoundError:  # its owner deleted it after we opened and before we locked it
             if not file.parent.exists():
                 raise

@@ -1,4 +1,4 @@
-"""Ctrl-C that is never lost."""
+"""Ctrl-C during training, without losing it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from types import FrameType, TracebackType
 
 
 class Interrupts:
-    """Ctrl-C as a note that is read between batches, while the context lasts.
+    """A context in which Ctrl-C sets `asked`, which the training loop reads between batches.
 
-    Raised where it happens, a KeyboardInterrupt is lost now and then, in native code that calls Python and drops its errors.
-    The second Ctrl-C is raised at once, unless it is held back. Signals are left alone outside of the main thread, and where
-    somebody else handles them.
+    A KeyboardInterrupt raised at once can be lost, in native code that calls Python and drops its errors. The
+    second Ctrl-C is raised at once, unless it is held back. Signals are left alone outside of the main thread, and
+    where another handler is installed.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Interrupts:
 
     @contextlib.contextmanager
     def held_back(self) -> Iterator[None]:
-        """No Ctrl-C is raised while the context lasts, the second one included: what is written in it is written as a whole."""
+        """Raise no Ctrl-C within this context, not even the second one, so that files are written completely."""
         self._held_back = True
         try:
             yield

@@ -21,14 +21,14 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Processes:
-    """Which of how many processes this is, and what they do together: gloo between CPUs, NCCL between GPUs.
+    """The rank of this process, the number of processes, and their communication: gloo on CPUs, NCCL on GPUs.
 
     Parameters
     ----------
     rank
-        This process; the first one, 0, is the one that writes.
+        Number of this process. The first one, 0, writes files and messages.
     size
-        How many there are.
+        Number of processes.
     """
 
     rank: int = 0
@@ -36,7 +36,7 @@ class Processes:
 
     @classmethod
     def current(cls) -> Processes:
-        """The group that was initialised, or the one whose description torchrun left in the environment, or this process alone."""
+        """The initialised process group, or the one that torchrun set up, or this process alone."""
         if not distributed.is_available():
             return cls()
         if not distributed.is_initialized():
@@ -44,8 +44,9 @@ class Processes:
                 return cls()
             if torch.cuda.is_available():
                 torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-            # Imported later, as optimizers do, its functions would keep the group for their defaults, and gloo's threads with it:
-            # one that then gives back a tensor while Python ends aborts the process.
+            # Import this before the group exists. Imported later (optimizers do), its functions would hold the group in
+            # their default arguments, and with it gloo's threads. A thread that frees a tensor while Python shuts down
+            # aborts the process.
             import_module("torch.distributed.nn.functional")
             distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
             atexit.register(_leave)
@@ -53,15 +54,15 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that writes."""
+        """Whether this is the first process, which writes files and messages."""
         return self.rank == 0
 
     def share(self, positions: Tensor) -> Tensor:
-        """What of a batch falls to this process; empty where there are more processes than series."""
+        """The share of a batch for this process; empty where there are more processes than series."""
         return positions[self.rank :: self.size]
 
     def agree(self, value: Callable[[], Value]) -> Value:
-        """The first process's value, for all; the others do not compute theirs."""
+        """The first process's value, sent to all; the others do not compute theirs."""
         if self.size == 1:
             return value()
         box: list[Any] = [value() if self.first else None]
@@ -78,7 +79,7 @@ class Processes:
         return total.tolist()
 
     def gather(self, value: Value) -> list[Value]:
-        """Everybody's value, in the order of their ranks."""
+        """The values of all processes, in the order of their ranks."""
         if self.size == 1:
             return [value]
         values: list[Any] = [None] * self.size
@@ -86,7 +87,7 @@ class Processes:
         return values
 
     def sum_gradients(self, model: nn.Module) -> None:
-        """Every gradient, summed over the processes, in one message."""
+        """Sum every gradient over the processes, in one message."""
         if self.size == 1:
             return
         parameters = [p for p in model.parameters() if p.requires_grad]
@@ -96,7 +97,7 @@ class Processes:
             parameter.grad = gradient.view_as(parameter)
 
     def same_weights(self, model: nn.Module) -> None:
-        """Give everybody the first process's weights."""
+        """Copy the first process's weights to all processes."""
         if self.size > 1:
             for value in model.state_dict().values():
                 distributed.broadcast(value, 0)
