@@ -1,4 +1,4 @@
-// The module and its spline functions. Every argument is checked here: the kernels trust what they get.
+// The module and its spline functions. Every argument is checked here; the kernels check nothing.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -56,7 +56,8 @@ template <class Real, class Any>
 void check_coefficients(const Batch<Real>& batch, const Any& array, size_t powers) {
     require(static_cast<int64_t>(array.shape(0)) == pieces(batch) && array.shape(1) == powers &&
                 static_cast<int64_t>(array.shape(2)) == batch.channels,
-            powers == 4 ? "coefficients must have shape (pieces, 4, channels)" : "coefficients must have shape (pieces, 2, channels)");
+            powers == 4 ? "coefficients must have shape (pieces, 4, channels)"
+                        : "coefficients must have shape (pieces, 2, channels)");
 }
 
 Slopes checked(const std::string& slopes) {
@@ -145,7 +146,7 @@ void use_level(const std::string& name) {
 
 NB_MODULE(_kernels, m) {
     using namespace neuralcde;
-    nb::set_leak_warnings(false);  // a traceback alive at exit keeps arrays alive, which is no fault of ours
+    nb::set_leak_warnings(false);  // a traceback that lives until exit keeps arrays alive
     m.doc() = "Compiled kernels of neuralcde; use them through neuralcde.paths.";
     use_level(supported_levels().front());
     m.def("supported_levels", supported_levels, "Instruction-set levels this processor can run, best first.");

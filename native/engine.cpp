@@ -1,4 +1,4 @@
-// The entry points of the engine: solves and row batches. Compiled once per instruction-set level.
+// Entry points of the engine: solves, and programs on rows. Compiled once per instruction-set level.
 
 #include "engine.hpp"
 
@@ -26,7 +26,7 @@ void solve_tiles(const Problem<Real>& problem, bool backward) {
     workers.reserve(shares);
     for (int64_t share = 0; share < shares; ++share) workers.emplace_back(plan, backward);
     parallel(shares, [&](int64_t share) {
-        // tiles are sorted by length: dealing them out like cards balances the shares
+        // Tiles are sorted by length, so taking every shares-th tile balances the work.
         for (int64_t tile = share; tile < tiles; tile += shares) {
             if (backward) {
                 workers[share].backward(tile, interrupt);
@@ -37,7 +37,7 @@ void solve_tiles(const Problem<Real>& problem, bool backward) {
         }
     });
     if (backward)
-        for (const auto& worker : workers) {  // in a fixed order: the same sum every time
+        for (const auto& worker : workers) {  // in a fixed order, so that sums are reproducible
             plan.flow.collect(worker.flow_sums);
             plan.jump.collect(worker.jump_sums);
         }
@@ -52,13 +52,13 @@ void solve(const Problem<Real>& problem, bool backward) {
     }
 }
 
-// A lane per row: what a row gives depends on nothing but the row, whatever the others are.
+// One lane per row: the result of a row does not depend on the other rows, bit for bit.
 template <class Real>
 void evaluate(const RowBatch<Real>& batch) {
     using T = Tile<Real, 1>;
     const Prepared<Real, 1> program(batch.program, 0, false);
     const int64_t tiles = (batch.rows + T::width - 1) / T::width;
-    const int64_t fewest_tiles = 8;  // for which a thread is worth its start
+    const int64_t fewest_tiles = 8;  // with fewer, starting a thread costs more than it saves
     const int64_t shares = std::max<int64_t>(1, std::min<int64_t>(batch.threads, tiles / fewest_tiles));
     parallel(shares, [&](int64_t share) {
         Aligned<Vector<Real>> work(program.workspace());

@@ -1,7 +1,8 @@
 // The tile engine: whole trajectories of a tile of series in one call. What the bindings and the kernels agree on.
 //
-// A program computes one evaluation of a flow (or of a jump) for a tile: a short list of operations on one workspace of
-// features, each feature a row of lanes, each lane a series. The state is at feature 0, the input right behind it.
+// A program computes one evaluation of a flow (or of a jump) for a tile. It is a short list of operations on one
+// workspace of features. Each feature is a row of lanes, and each lane is a series. The state starts at feature 0, and
+// the input follows it.
 //
 // A series is a list of events. An event is a jump (where it has one), then a step of the flow (where it has one). The
 // state that is kept, saved and differentiated is the one between the two. The last event has no flow.
@@ -15,23 +16,23 @@ namespace neuralcde {
 
 enum class Code : int { linear, unary, multiply, add, subtract, affine, contract, outer };
 enum class Function : int { identity, relu, tanh, sigmoid, softplus, silu, decay };  // decay: exp(-max(x, 0))
-// The same by name, in this order: what Python knows of them.
+// Their names in this order, for Python.
 constexpr const char* code_names[] = {"linear", "unary", "multiply", "add", "subtract", "affine", "contract", "outer"};
 constexpr const char* function_names[] = {"identity", "relu", "tanh", "sigmoid", "softplus", "silu", "decay"};
 
 struct Op {
     Code code;
-    Function function;  // of a unary; of a linear, applied to its result
-    int out, a, b;      // features where results and operands start
-    // linear: outputs, inputs; contract: a is (rows x columns), b has columns; outer: out is (rows x columns), a has rows, b
-    // has columns; others: rows
+    Function function;  // unary: the function; linear: applied to the result
+    int out, a, b;      // first features of the result and of the operands
+    // linear: outputs, inputs; contract: a is (rows x columns), b has columns; outer: out is (rows x columns), a has
+    // rows, b has columns; others: rows
     int rows, columns;
     int weight, bias;   // parameters of a linear; bias -1: none
-    int64_t weight_start, bias_start;  // where in the parameters its own numbers start
-    bool accumulate;    // a linear adds to what is there
+    int64_t weight_start, bias_start;  // where its numbers start within the parameters
+    bool accumulate;    // linear: add to the old result
     double scale, shift;  // affine: scale * a + shift
 
-    // How many features it writes and reads.
+    // Number of features of the result and of the operands.
     int64_t size_out() const { return code == Code::outer ? int64_t(rows) * columns : rows; }
     int64_t size_a() const {
         return code == Code::linear ? columns : code == Code::contract ? int64_t(rows) * columns : rows;
@@ -59,8 +60,8 @@ template <class Real>
 struct Program {
     std::vector<Op> ops;
     int features = 0;  // size of the workspace
-    int input = 0;     // number of input features, behind the state
-    int output = 0;    // feature at which the result starts
+    int input = 0;     // number of input features, after the state
+    int output = 0;    // first feature of the result
     std::vector<Parameter<Real>> parameters;
     bool present() const { return !ops.empty(); }
 };
@@ -69,13 +70,13 @@ constexpr int most_stages = 16;
 constexpr int most_features = 1 << 24;    // of a workspace: 1 GB per stage for 16 lanes of float
 constexpr int most_parameters = 1 << 24;  // of a program
 
-// An explicit Runge-Kutta method: a is stages x stages, row by row.
+// An explicit Runge-Kutta method. a is a stages x stages matrix, row by row.
 struct Tableau {
     int stages = 0;
     std::vector<double> a, b, c;
 };
 
-enum class Drive : int { increment, value };  // what of X drives the flow, see term.hpp
+enum class Drive : int { increment, value };  // whether dX or X drives the flow, see term.hpp
 
 template <class Real>
 struct Problem {
@@ -89,20 +90,20 @@ struct Problem {
     const Real* row_inputs = nullptr;      // (rows, row_features)
     const int64_t* event_offsets = nullptr;  // (series + 1)
     const int64_t* piece = nullptr;        // (events) -1: no flow; null: every event but a series' last is one piece
-    const double* from = nullptr;          // (events) u at the start of the step; these two and duration null with piece
+    const double* from = nullptr;          // (events) u at the start of the step; null if piece is, as are the next two
     const double* step = nullptr;          // (events) length of the step in u
     const double* duration = nullptr;      // (events) length of the step in time
     const double* time = nullptr;          // (events) time of the event, where piece is null
     const int64_t* jump_row = nullptr;     // (events) -1: no jump; null: no jumps
     const int64_t* order = nullptr;        // (series) longest first
     const int64_t* saved_offsets = nullptr;  // (series + 1)
-    const int64_t* saved_event = nullptr;  // (saved) events of the series whose states are wanted, increasing
+    const int64_t* saved_event = nullptr;  // (saved) events whose states are saved, increasing within a series
 
-    int64_t every = 1;                     // a checkpoint every so many events; 0: none
+    int64_t every = 1;                     // events per checkpoint; 0: no checkpoints
     Real* checkpoints = nullptr;           // tile after tile, event after event, (hidden, lanes)
-    int registers = 1;                     // a tile is so many registers of lanes wide
+    int registers = 1;                     // width of a tile, in registers of lanes
     int threads = 1;
-    std::function<bool()> interrupted;     // asked now and then by the calling thread
+    std::function<bool()> interrupted;     // called every 100 ms or so by the calling thread
 
     Real* saved = nullptr;                 // forward: (saved, hidden)
     int64_t* failed_event = nullptr;       // forward: (series) event after which the state was not finite, or -1
@@ -113,7 +114,7 @@ struct Problem {
     Real* row_gradient = nullptr;          // or null: not wanted
 };
 
-// A program to be evaluated on rows of inputs, which fill its workspace from feature 0 on.
+// A program and rows of inputs to evaluate it on. A row fills the workspace from feature 0 on.
 template <class Real>
 struct RowBatch {
     Program<Real> program;

@@ -1,4 +1,4 @@
-// The engine's functions in Python. Every argument is checked here: the kernels trust what they get.
+// The engine's functions in Python. Every argument is checked here; the kernels check nothing.
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "bindings.hpp"
+#include "program_bindings.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -26,90 +27,10 @@ const Engine<Real>& engine() {
     }
 }
 
-// A row of integers and one of numbers per operation.
-constexpr const char* op_columns[] = {"code",    "function", "out",  "a",            "b",          "rows",
-                                      "columns", "weight",   "bias", "weight_start", "bias_start", "accumulate"};
-constexpr size_t op_width = std::size(op_columns);
-constexpr const char* number_columns[] = {"scale", "shift"};
-
-struct ProgramSpec {
-    std::vector<Op> ops;
-    int features, input, output;
-};
-
-ProgramSpec make_program(Array<const int64_t, 2> ops, Array<const double, 2> numbers, int features, int input,
-                         int output) {
-    require(ops.shape(0) > 0, "a program needs operations");
-    require(ops.shape(1) == op_width && numbers.shape(1) == 2 && ops.shape(0) == numbers.shape(0),
-            "ops and numbers must have a row per operation, and OP_COLUMNS and NUMBER_COLUMNS as columns");
-    require(features > 0 && features <= most_features && input >= 0 && input <= features && output >= 0 && output <= features,
-            "features, input or output out of range");
-    ProgramSpec spec{{}, features, input, output};
-    for (size_t k = 0; k < ops.shape(0); ++k) {
-        const int64_t* v = ops.data() + k * op_width;
-        require(v[0] >= 0 && v[0] < static_cast<int64_t>(std::size(code_names)), "unknown code");
-        require(v[1] >= 0 && v[1] < static_cast<int64_t>(std::size(function_names)), "unknown function");
-        for (int i = 2; i < 7; ++i) require(v[i] >= -1 && v[i] <= features, "an operand is out of range");
-        for (int i = 7; i < 9; ++i) require(v[i] >= -1 && v[i] <= most_parameters, "a parameter is out of range");
-        for (int i = 9; i < 11; ++i) require(v[i] >= 0 && v[i] < INT64_MAX / 2, "a parameter is out of range");
-        Op op{};
-        op.code = static_cast<Code>(v[0]), op.function = static_cast<Function>(v[1]);
-        op.out = int(v[2]), op.a = int(v[3]), op.b = int(v[4]), op.rows = int(v[5]), op.columns = int(v[6]);
-        op.weight = int(v[7]), op.bias = int(v[8]), op.weight_start = v[9], op.bias_start = v[10];
-        op.accumulate = v[11] != 0, op.scale = numbers.data()[2 * k], op.shift = numbers.data()[2 * k + 1];
-        const bool has_columns = op.code == Code::linear || op.code == Code::contract || op.code == Code::outer;
-        require(!has_columns || op.columns > 0, "a linear op, a contraction and an outer product need columns");
-        require(op.code != Code::linear || op.weight >= 0, "a linear op needs a weight");
-        require(op.code != Code::linear || op.function != Function::silu, "silu needs an op of its own");
-        const int64_t size_out = op.size_out(), size_a = op.size_a(), size_b = op.size_b();
-        require(op.rows > 0 && op.out >= 0 && op.a >= 0 && op.out + size_out <= features && op.a + size_a <= features,
-                "an operand is out of range");
-        require(size_b == 0 || (op.b >= 0 && op.b + size_b <= features), "an operand is out of range");
-        auto apart = [&](int64_t start, int64_t size) { return start + size <= op.out || op.out + size_out <= start; };
-        require(apart(op.a, size_a) && (size_b == 0 || apart(op.b, size_b)), "a result may not overlap its operands");
-        spec.ops.push_back(op);
-    }
-    return spec;
-}
-
-template <class Real>
-using Arrays = std::vector<nb::ndarray<const Real, nb::c_contig, nb::device::cpu>>;
-template <class Real>
-using OutArrays = std::vector<nb::ndarray<Real, nb::c_contig, nb::device::cpu>>;
-
-template <class Real>
-Program<Real> assemble(const ProgramSpec* spec, const Arrays<Real>& values, int64_t hidden) {
-    Program<Real> program;
-    if (!spec) return program;
-    program.ops = spec->ops;
-    program.features = spec->features, program.input = spec->input, program.output = spec->output;
-    require(hidden + spec->input <= spec->features && spec->output + hidden <= spec->features,
-            "state, input and output must fit the workspace");
-    for (const auto& value : values) program.parameters.push_back({value.data(), nullptr, int64_t(value.size())});
-    for (const Op& op : spec->ops) {
-        if (op.code != Code::linear) continue;
-        const int64_t count = static_cast<int64_t>(values.size());
-        require(op.weight < count && op.bias < count, "a program asks for a parameter that is not there");
-        require(op.weight_start + int64_t(op.rows) * op.columns <= program.parameters[op.weight].size,
-                "a weight has the wrong size");
-        require(op.bias < 0 || op.bias_start + op.rows <= program.parameters[op.bias].size, "a bias has the wrong size");
-    }
-    return program;
-}
-
-template <class Real>
-void set_gradients(Program<Real>& program, const OutArrays<Real>& gradients) {
-    require(gradients.size() == program.parameters.size() || !program.present(), "one gradient for each parameter");
-    for (size_t i = 0; i < program.parameters.size(); ++i) {
-        require(int64_t(gradients[i].size()) == program.parameters[i].size, "a gradient must have its parameter's size");
-        program.parameters[i].gradient = gradients[i].data();
-    }
-}
-
 using Integers = std::optional<Array<const int64_t, 1>>;
 using Numbers = std::optional<Array<const double, 1>>;
 
-// Offsets of ragged rows: one more than the series, from 0 to the number of rows; series of no rows only where `empty` is.
+// Checks the offsets of ragged rows: series + 1 numbers from 0 to the number of rows; series without rows need `empty`.
 void check_offsets(const Array<const int64_t, 1>& offsets, size_t total, bool empty) {
     require(offsets.shape(0) >= 1, "offsets must hold at least one number");
     const int64_t *o = offsets.data(), series = static_cast<int64_t>(offsets.shape(0)) - 1;
@@ -117,11 +38,12 @@ void check_offsets(const Array<const int64_t, 1>& offsets, size_t total, bool em
     for (int64_t i = 0; i < series; ++i) require(empty ? o[i] <= o[i + 1] : o[i] < o[i + 1], "offsets must increase");
 }
 
-// The events of all series, column by column, as Problem has them; the steps are listed, or follow from the times.
+// The events of all series, as columns like those of Problem. Steps are listed, or follow from the times.
 struct Events {
     Events(Array<const int64_t, 1> offsets, Integers piece, Numbers start, Numbers length, Numbers duration,
            Integers jump_row, Numbers time)
-        : offsets(offsets), piece(piece), start(start), length(length), duration(duration), jump_row(jump_row), time(time) {
+        : offsets(offsets), piece(piece), start(start), length(length), duration(duration), jump_row(jump_row),
+          time(time) {
         const bool listed = piece.has_value();
         const size_t count = piece ? piece->shape(0) : time ? time->shape(0) : 0;
         auto fits = [&](const auto& column, bool wanted) {
@@ -138,7 +60,7 @@ struct Events {
     int64_t total() const { return offsets.data()[series()]; }
     int64_t count_of(int64_t i) const { return offsets.data()[i + 1] - offsets.data()[i]; }
 
-    // Pieces and rows that events name must be there.
+    // Checks that the pieces and rows that events refer to exist.
     void check_names(int64_t pieces, int64_t rows, bool flows) const {
         for (int64_t e = 0; piece && e < total(); ++e)
             require(piece->data()[e] >= -1 && piece->data()[e] < pieces, "an event names a piece that is not there");
@@ -147,7 +69,7 @@ struct Events {
         require(piece || !flows || pieces == total() - series(), "one piece for each event but a series' last");
     }
 
-    // Positions of the series, the longest first.
+    // Positions of the series, longest first.
     std::vector<int64_t> longest_first() const {
         std::vector<int64_t> order(series());
         std::iota(order.begin(), order.end(), int64_t(0));
@@ -162,7 +84,7 @@ struct Events {
     Numbers time;
 };
 
-// The events of each series whose states are asked for, sorted.
+// The events of each series whose states are saved, sorted.
 struct Saved {
     Saved(Array<const int64_t, 1> offsets, Array<const int64_t, 1> event) : offsets(offsets), event(event) {
         check_offsets(offsets, event.shape(0), true);
@@ -184,21 +106,21 @@ struct Saved {
 
 Tableau make_tableau(Array<const double, 2> a, Array<const double, 1> b, Array<const double, 1> c) {
     const size_t stages = b.shape(0);
-    require(stages >= 1 && stages <= most_stages && a.shape(0) == stages && a.shape(1) == stages && c.shape(0) == stages,
-            "the tableau has the wrong size");
+    require(stages >= 1 && stages <= most_stages, "the tableau has the wrong size");
+    require(a.shape(0) == stages && a.shape(1) == stages && c.shape(0) == stages, "the tableau has the wrong size");
     return {static_cast<int>(stages), {a.data(), a.data() + stages * stages}, {b.data(), b.data() + stages},
             {c.data(), c.data() + stages}};
 }
 
-// A problem that was checked, with the arrays it points to. Nothing in it changes after construction: every call works on
-// a copy of the problem, with outputs and checkpoints of its own, so that threads may share a solve.
+// A checked problem and the arrays it points to. It is constant after construction: every call works on a copy of the
+// problem with its own outputs and checkpoints, so that threads may share a solve.
 template <class Real>
 class Solve {
   public:
-    Solve(const ProgramSpec* flow, Arrays<Real> flow_values, Drive drive, const ProgramSpec* jump, Arrays<Real> jump_values,
-          const Tableau& tableau, Array<const Real, 2> initial, Array<const Real, 3> coefficients,
-          Array<const Real, 2> row_inputs, const Events& events, const Saved& saved, int64_t every, int registers,
-          int threads)
+    Solve(const ProgramSpec* flow, Arrays<Real> flow_values, Drive drive, const ProgramSpec* jump,
+          Arrays<Real> jump_values, const Tableau& tableau, Array<const Real, 2> initial,
+          Array<const Real, 3> coefficients, Array<const Real, 2> row_inputs, const Events& events, const Saved& saved,
+          int64_t every, int registers, int threads)
         : flow_values(flow_values), jump_values(jump_values), initial(initial), coefficients(coefficients),
           row_inputs(row_inputs), events(events), saved(saved), order(events.longest_first()) {
         p.series = initial.shape(0), p.hidden = initial.shape(1);
@@ -208,7 +130,8 @@ class Solve {
         p.drive = drive, p.tableau = tableau;
         require(p.hidden > 0, "the state has no features");
         require(!flow || flow->input == 0 || flow->input == p.channels, "the flow's input is not the path's channels");
-        require(drive == Drive::value || !flow || flow->input == p.channels, "a flow driven by dX needs the path as input");
+        require(drive == Drive::value || !flow || flow->input == p.channels,
+                "a flow driven by dX needs the path as input");
         require(!jump || jump->input == p.row_features, "the jump's input is not the rows' features");
         require(!flow || (p.powers >= 2 && p.powers <= 4), "pieces must have degree 1 to 3");
         require(events.series() == p.series, "offsets must be one more than the series");
@@ -218,11 +141,11 @@ class Solve {
         require(every >= 0, "every must not be negative");
         require(registers >= 0 && registers <= 2, "a tile is one or two registers wide, or 0 for either");
 
-        // Two registers of lanes halve the reads of the weights, where that leaves a tile for every thread.
+        // Two registers per tile halve the reads of the weights. Used where a tile is left for every thread.
         const int64_t lanes = level.lanes, pairs = (p.series + 2 * lanes - 1) / (2 * lanes);
         p.registers = registers ? registers : p.series > lanes && pairs >= threads ? 2 : 1;
         p.threads = threads;
-        // More events between checkpoints than there are is one checkpoint per series.
+        // More events between checkpoints than a series has: one checkpoint per series.
         p.every = std::min(every, p.series ? events.count_of(order[0]) : 1);
         const int64_t width = lanes * p.registers;
         for (int64_t i = 0; i < p.series && p.every; i += width)
@@ -237,27 +160,29 @@ class Solve {
     }
     Solve(const Solve&) = delete;
 
-    // Numbers that the checkpoints take.
+    // Size of the checkpoints, in numbers.
     int64_t checkpoints() const { return checkpoint_size; }
     int registers() const { return p.registers; }
 
     void forward(Array<Real, 2> states, Array<int64_t, 1> failed_event, Array<Real, 1> checkpoints) const {
         check_saved(states.shape(0), states.shape(1));
         check_checkpoints(checkpoints.shape(0), checkpoints.data());
-        require(static_cast<int64_t>(failed_event.shape(0)) == p.series, "failed_event must have one number per series");
+        require(static_cast<int64_t>(failed_event.shape(0)) == p.series,
+                "failed_event must have one number per series");
         Problem<Real> call = p;
         call.saved = states.data(), call.failed_event = failed_event.data(), call.checkpoints = checkpoints.data();
         run(level.forward, call);
     }
 
-    void backward(Array<const Real, 1> checkpoints, Array<const Real, 2> states_gradient, OutArrays<Real> flow_gradients,
-                  OutArrays<Real> jump_gradients, Array<Real, 2> initial_gradient,
-                  std::optional<Array<Real, 3>> coefficient_gradient, std::optional<Array<Real, 2>> row_gradient) const {
+    void backward(Array<const Real, 1> checkpoints, Array<const Real, 2> states_gradient,
+                  OutArrays<Real> flow_gradients, OutArrays<Real> jump_gradients, Array<Real, 2> initial_gradient,
+                  std::optional<Array<Real, 3>> coefficient_gradient,
+                  std::optional<Array<Real, 2>> row_gradient) const {
         require(p.every > 0, "backward needs checkpoints");
         check_saved(states_gradient.shape(0), states_gradient.shape(1));
         check_checkpoints(checkpoints.shape(0), checkpoints.data());
         Problem<Real> call = p;
-        call.checkpoints = const_cast<Real*>(checkpoints.data());  // only read on the way back
+        call.checkpoints = const_cast<Real*>(checkpoints.data());  // backward only reads them
         set_gradients(call.flow, flow_gradients);
         set_gradients(call.jump, jump_gradients);
         require(static_cast<int64_t>(initial_gradient.size()) == p.series * p.hidden,
@@ -297,7 +222,7 @@ class Solve {
         if (interrupted) throw nb::python_error();
     }
 
-    // What the problem points to.
+    // The arrays that the problem points to.
     const Arrays<Real> flow_values, jump_values;
     const Array<const Real, 2> initial;
     const Array<const Real, 3> coefficients;
@@ -305,12 +230,12 @@ class Solve {
     const Events events;
     const Saved saved;
     const std::vector<int64_t> order;
-    const Engine<Real>& level = engine<Real>();  // of the whole life of a solve: its checkpoints are laid out for it
+    const Engine<Real>& level = engine<Real>();  // fixed for the life of a solve, which lays checkpoints out for it
     int64_t checkpoint_size = 0;
     Problem<Real> p;
 };
 
-// A program applied to every row of a matrix, each by itself: inputs (rows, features), results (rows, outputs).
+// Applies a program to every row of a matrix: inputs (rows, features), results (rows, outputs).
 template <class Real>
 void evaluate_rows(const ProgramSpec& spec, Arrays<Real> values, Array<const Real, 2> inputs, Array<Real, 2> results,
                    int threads) {
@@ -325,7 +250,7 @@ void evaluate_rows(const ProgramSpec& spec, Arrays<Real> values, Array<const Rea
     engine<Real>().evaluate(batch);
 }
 
-// noconvert: an array of another type or layout is an error, never a silent copy (an output that was copied is lost).
+// noconvert: an array of another dtype or layout is an error, never a silent copy (results in a copy would be lost).
 auto exact(const char* name) { return nb::arg(name).noconvert(); }
 auto maybe(const char* name) { return nb::arg(name).noconvert().none() = nb::none(); }
 
@@ -334,18 +259,18 @@ void bind_solve(nb::module_& m, const char* name) {
     using S = Solve<Real>;
     nb::class_<S>(m, name, "One batch of trajectories; nothing in it changes, so that threads may share it.")
         .def(nb::init<const ProgramSpec*, Arrays<Real>, Drive, const ProgramSpec*, Arrays<Real>, const Tableau&,
-                      Array<const Real, 2>, Array<const Real, 3>, Array<const Real, 2>, const Events&, const Saved&, int64_t,
-                      int, int>(),
+                      Array<const Real, 2>, Array<const Real, 3>, Array<const Real, 2>, const Events&, const Saved&,
+                      int64_t, int, int>(),
              nb::kw_only(), "flow"_a.none(), exact("flow_values"), "drive"_a, "jump"_a.none(), exact("jump_values"),
-             "tableau"_a, exact("initial"), exact("coefficients"), exact("row_inputs"), "events"_a, "saved"_a, "every"_a,
-             "registers"_a = 0, "threads"_a = 1)
-        .def_prop_ro("checkpoints", &S::checkpoints, "How many numbers the checkpoints take.")
+             "tableau"_a, exact("initial"), exact("coefficients"), exact("row_inputs"), "events"_a, "saved"_a,
+             "every"_a, "registers"_a = 0, "threads"_a = 1)
+        .def_prop_ro("checkpoints", &S::checkpoints, "Size of the checkpoints, in numbers.")
         .def_prop_ro("registers", &S::registers, "Width of a tile, in registers of lanes.")
         .def("forward", &S::forward, nb::kw_only(), exact("states"), exact("failed_event"), exact("checkpoints"),
              "Write the states asked for, the event after which each series was not finite, and the checkpoints.")
         .def("backward", &S::backward, nb::kw_only(), exact("checkpoints"), exact("states_gradient"),
              exact("flow_gradients"), exact("jump_gradients"), exact("initial_gradient"), maybe("coefficient_gradient"),
-             maybe("row_gradient"), "Write or add the gradients, from that of the states asked for.");
+             maybe("row_gradient"), "Write or add the gradients, given the gradient of the saved states.");
 }
 
 template <size_t count>
@@ -378,18 +303,18 @@ void bind_engine(nb::module_& m) {
                  new (self) Tableau(make_tableau(a, b, c));
              },
              exact("a"), exact("b"), exact("c"));
-    nb::class_<Events>(m, "Events", "Jumps and steps of all series; the steps are listed, or every event is a knot at a time.")
-        .def(nb::init<Array<const int64_t, 1>, Integers, Numbers, Numbers, Numbers, Integers, Numbers>(), exact("offsets"),
-             nb::kw_only(), maybe("piece"), maybe("start"), maybe("length"), maybe("duration"), maybe("jump_row"),
-             maybe("time"));
-    nb::class_<Saved>(m, "Saved", "The events of each series whose states are asked for.")
+    nb::class_<Events>(m, "Events", "Jumps and steps of all series; steps are listed, or every event is a knot.")
+        .def(nb::init<Array<const int64_t, 1>, Integers, Numbers, Numbers, Numbers, Integers, Numbers>(),
+             exact("offsets"), nb::kw_only(), maybe("piece"), maybe("start"), maybe("length"), maybe("duration"),
+             maybe("jump_row"), maybe("time"));
+    nb::class_<Saved>(m, "Saved", "The events of each series whose states are saved.")
         .def(nb::init<Array<const int64_t, 1>, Array<const int64_t, 1>>(), exact("offsets"), exact("event"));
     m.def("lanes", [](int bytes) { return bytes == 4 ? engine<float>().lanes : engine<double>().lanes; }, "bytes"_a,
           "Series in a register, for numbers of 4 or 8 bytes.");
     m.def("evaluate_rows", &evaluate_rows<float>, "program"_a, exact("values"), exact("inputs"), exact("results"),
-          "threads"_a, "Evaluate a program on every row, each by itself.");
+          "threads"_a, "Evaluate a program on every row.");
     m.def("evaluate_rows", &evaluate_rows<double>, "program"_a, exact("values"), exact("inputs"), exact("results"),
-          "threads"_a, "Evaluate a program on every row, each by itself.");
+          "threads"_a, "Evaluate a program on every row.");
     bind_solve<float>(m, "Solve32");
     bind_solve<double>(m, "Solve64");
 }

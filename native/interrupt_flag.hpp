@@ -1,4 +1,4 @@
-// How a solve learns that the user pressed Ctrl-C.
+// Ctrl-C during a solve.
 #pragma once
 
 #include <atomic>
@@ -8,10 +8,10 @@
 
 namespace neuralcde::LEVEL {
 
-// Without external linkage, so that the compiler inlines what is called once: this is part of engine.cpp.
+// Internal linkage lets the compiler inline functions that are called once. Only engine.cpp includes this file.
 namespace {
 
-// Stops all threads once the calling thread was interrupted; asks the clock, not the interpreter, most of the time.
+// Set for all threads once the calling thread is interrupted. The calling thread asks Python at most every 100 ms.
 class InterruptFlag {
   public:
     explicit InterruptFlag(const std::function<bool()>& interrupted) : interrupted(interrupted) {}

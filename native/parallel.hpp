@@ -1,9 +1,9 @@
-// Work in parallel.
+// Parallel loops.
 //
-// On Linux the work is given to the threads that torch already has: those of the OpenMP runtime it has loaded. They are
-// awake or spinning after torch's own operations, so that threads of our own would share a core with them. Where there
-// is no such runtime, or in a forked child, where its threads are dead, threads live for one call: nothing is left behind,
-// and nothing that a fork could break.
+// On Linux the work runs on torch's own threads, those of the OpenMP runtime that it has loaded. They keep spinning
+// after torch's operations, so threads of ours would compete with them for cores. Where there is no such runtime, and
+// in a forked child, where its threads no longer exist, new threads are started for each call. No thread outlives the
+// call, so a fork cannot break anything.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@
 
 namespace neuralcde {
 
-// The loaded OpenMP runtime's way to run a function on so many threads, or null.
+// The function of the loaded OpenMP runtime that runs work on several threads, or null.
 using Team = void (*)(void (*work)(void*), void* data, unsigned threads, unsigned flags);
 inline Team team() {
 #if defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
@@ -35,8 +35,8 @@ inline Team team() {
 #endif
 }
 
-// Lets a new thread run anywhere but where its creator runs. Without this, Linux often queues a short-lived thread behind
-// its creator for a whole time slice (2 to 3 ms, measured on two cores) while the other core idles.
+// Keeps a new thread off its creator's core. Without this, Linux often queues a short-lived thread behind its creator
+// for a whole time slice (2 to 3 ms, measured on two cores) while the other core idles.
 inline void place_elsewhere([[maybe_unused]] std::thread& helper) {
 #ifdef __linux__
     cpu_set_t others;
@@ -48,7 +48,7 @@ inline void place_elsewhere([[maybe_unused]] std::thread& helper) {
 #endif
 }
 
-// Runs work(0) .. work(shares - 1), each on any thread, the caller's among them; rethrows the first exception.
+// Runs work(0) .. work(shares - 1) on several threads, including the caller's; rethrows the first exception.
 template <class Work>
 void parallel(int64_t shares, Work work) {
     std::vector<std::exception_ptr> failures(shares);
@@ -71,7 +71,7 @@ void parallel(int64_t shares, Work work) {
         try {
             for (int64_t share = 1; share < shares; ++share) place_elsewhere(helpers.emplace_back(take));
         } catch (const std::system_error&) {
-            // The system refuses more threads: those there are do all the work.
+            // No more threads can be started: the existing ones do all the work.
         }
         take();
         for (auto& helper : helpers) helper.join();
@@ -85,7 +85,8 @@ template <class Work>
 void parallel_over_series(const int64_t* offsets, int64_t series, int threads, Work work) {
     const int64_t rows = offsets[series];
     const int64_t smallest_share = 4096;  // rows below which a thread costs more than it saves
-    const int64_t shares = std::min<int64_t>({std::max(threads, 1), std::max<int64_t>(series, 1), rows / smallest_share + 1});
+    const int64_t most = std::min<int64_t>(std::max(threads, 1), std::max<int64_t>(series, 1));
+    const int64_t shares = std::min<int64_t>(most, rows / smallest_share + 1);
     std::vector<int64_t> cuts{0};
     for (int64_t share = 1; share < shares; ++share) {
         const int64_t* cut = std::lower_bound(offsets, offsets + series, rows * share / shares);

@@ -13,7 +13,7 @@
 
 namespace neuralcde::LEVEL {
 
-// A program made ready for a level: packed weights, and which gradients are written first.
+// A program with its weights packed for tiles, and a plan of which gradients are written first.
 template <class Real, int registers>
 class Prepared {
     using T = Tile<Real, registers>;
@@ -42,8 +42,10 @@ class Prepared {
         if (training && program.present()) plan_gradients();
     }
 
+    // Size of a workspace. The margin is for kernels that read whole registers past the last feature.
     size_t workspace() const { return static_cast<size_t>(program.features + T::lanes + 4) * registers; }
 
+    // Runs the program on a workspace.
     void evaluate(V* w) const {
         for (size_t k = 0; k < program.ops.size(); ++k) {
             const Op& op = program.ops[k];
@@ -78,7 +80,8 @@ class Prepared {
         }
     }
 
-    // From the gradient of the output, which stands in g, to those of state and input.
+    // Vector-Jacobian product. w holds the values of an evaluation, and g the gradient of the output. Afterwards g
+    // holds the gradients of the state and (if wanted) of the input, and those of the results, which add_to reads.
     void pull_back(const V* w, V* g, bool input_wanted) const {
         for (auto [feature, count] : zeroed) std::fill(g + feature * registers, g + (feature + count) * registers, V{});
         for (size_t k = program.ops.size(); k-- > 0;) {
@@ -124,8 +127,8 @@ class Prepared {
                     for (int r = 0; r < op.rows; ++r)
                         for (int c = 0; c < op.columns; ++c)
                             for (int v = 0; v < registers; ++v)
-                                put(ga[(r * op.columns + c) * registers + v], gout[r * registers + v] * b[c * registers + v],
-                                    plan.first_a);
+                                put(ga[(r * op.columns + c) * registers + v],
+                                    gout[r * registers + v] * b[c * registers + v], plan.first_a);
                     if (!b_wanted) break;
                     if (plan.first_b) std::fill(gb, gb + op.columns * registers, V{});
                     for (int r = 0; r < op.rows; ++r)
@@ -149,10 +152,10 @@ class Prepared {
         }
     }
 
-    // Sums of the parameters' gradients over the steps of one thread.
+    // The gradients of the parameters, summed over the steps of one thread.
     struct Sums {
-        std::vector<Aligned<Real>> weights;  // one a linear op, (outputs, padded inputs)
-        std::vector<Aligned<V>> biases;      // one a linear op, a register an output
+        std::vector<Aligned<Real>> weights;  // one per linear op, (outputs, padded inputs)
+        std::vector<Aligned<V>> biases;      // one per linear op, one register per output
         Aligned<Real> turned;
     };
 
@@ -170,7 +173,7 @@ class Prepared {
         return result;
     }
 
-    // Adds what the stages of one step say about the parameters; w and g hold one workspace a stage.
+    // Adds the gradients of the parameters in one step. w and g hold one workspace per stage.
     void add_to(Sums& sums, V* const* w, V* const* g, int stages) const {
         for (size_t k = 0; k < program.ops.size(); ++k) {
             const Op& op = program.ops[k];
@@ -194,7 +197,8 @@ class Prepared {
             const int64_t stride = T::padded(op.columns);
             Real* weight = program.parameters[op.weight].gradient + op.weight_start;
             for (int64_t o = 0; o < op.rows; ++o)
-                for (int64_t i = 0; i < op.columns; ++i) weight[o * op.columns + i] += sums.weights[k].data()[o * stride + i];
+                for (int64_t i = 0; i < op.columns; ++i)
+                    weight[o * op.columns + i] += sums.weights[k].data()[o * stride + i];
             if (op.bias < 0) continue;
             Real* bias = program.parameters[op.bias].gradient + op.bias_start;
             for (int64_t o = 0; o < op.rows; ++o)
@@ -213,17 +217,21 @@ class Prepared {
     static void put(V& to, V value, bool first) { to = first ? value : to + value; }
     bool is_input(int feature) const { return feature >= hidden && feature < hidden + program.input; }
 
-    // Going backwards, the first gradient that reaches a feature is written, later ones are added. Where an operand is
-    // only partly written before, its other features are cleared at the start and all of it is added to.
+    // Going backwards, the first gradient that reaches a feature overwrites it, and later ones are added: so most
+    // features need not be cleared first. If only a part of an operand has been written, its other features are cleared
+    // at the start, and gradients are added to all of it.
     void plan_gradients() {
         std::vector<bool> written(program.features, false), cleared(program.features, false);
-        auto mark = [&](int from, int count) { std::fill(written.begin() + from, written.begin() + from + count, true); };
+        auto mark = [&](int from, int count) {
+            std::fill(written.begin() + from, written.begin() + from + count, true);
+        };
         auto clear_missing = [&](int from, int count) {
             for (int f = from; f < from + count; ++f)
                 if (!written[f]) cleared[f] = written[f] = true;
         };
         auto reach = [&](int from, int count) {
-            const bool first = std::none_of(written.begin() + from, written.begin() + from + count, [](bool x) { return x; });
+            const auto begin = written.begin() + from;
+            const bool first = std::none_of(begin, begin + count, [](bool x) { return x; });
             if (!first) clear_missing(from, count);
             mark(from, count);
             return first;

@@ -11,7 +11,7 @@
 
 namespace neuralcde::LEVEL {
 
-// Without external linkage, so that the compiler inlines what is called once: this is part of engine.cpp.
+// Internal linkage lets the compiler inline functions that are called once. Only engine.cpp includes this file.
 namespace {
 
 // The problem, its programs with packed weights, and where the checkpoints of each tile start.

@@ -11,7 +11,7 @@ namespace neuralcde::LEVEL {
 
 namespace {
 
-// One channel's own observations within a series, and the scratch memory of the solves.
+// The observations of one channel within a series, and the work space of the solves.
 struct Observations {
     std::vector<int64_t> row;
     std::vector<double> time, value, slope, inverse_gap, pivot, right, adjoint, gradient_value, gradient_time;
@@ -28,7 +28,7 @@ struct Observations {
     }
 
     // Factorises the symmetric tridiagonal matrix A of the slopes: diagonal 2 (q[j-1] + q[j]), off-diagonal q[j], with
-    // q the inverse gaps. Diagonally dominant, so no pivoting.
+    // q the inverse gaps. It is diagonally dominant, so no pivoting is needed.
     void factorise() {
         const size_t n = time.size();
         inverse_gap.resize(n), pivot.resize(n);
@@ -108,7 +108,8 @@ void cubic_with_gaps(const double* times, const Real* values, int64_t rows, int6
     constant(own.row[n - 1], pieces, own.value[n - 1]);
 }
 
-// Natural slopes, every value observed: one factorisation serves all channels, and channels are the vector lanes.
+// Natural slopes where every value is observed: one factorisation serves all channels, and loops over channels
+// vectorise.
 template <class Real>
 void natural_complete(const double* times, const Real* values, int64_t rows, int64_t channels, Observations& own,
                       Real* coefficients) {
@@ -145,10 +146,11 @@ void natural_complete(const double* times, const Real* values, int64_t rows, int
     }
 }
 
-// The reverse of cubic_with_gaps: from the coefficients back to the observations, and to the times if asked.
+// The vector-Jacobian product of cubic_with_gaps: gradients of the observations, and of the times if wanted.
 template <class Real>
 void cubic_backward_channel(const double* times, const Real* values, int64_t rows, int64_t channels, int64_t channel,
-                            Slopes slopes, Observations& own, const Real* gradient, Real* gradient_values, double* gradient_times) {
+                            Slopes slopes, Observations& own, const Real* gradient, Real* gradient_values,
+                            double* gradient_times) {
     const int64_t n = own.gather(times, values, rows, channels, channel), pieces = std::max<int64_t>(rows - 1, 1);
     const Real* in = gradient + channel;
     auto constant = [&](int64_t from, int64_t to) {
@@ -226,8 +228,8 @@ void cubic_backward_channel(const double* times, const Real* values, int64_t row
     }
 }
 
-// Reinsch (1967): gamma, the second derivatives, solve (R + penalty Q'Q) gamma = Q'x, pentadiagonal and positive
-// definite; the smoothed values are x - penalty Q gamma.
+// Reinsch (1967): the second derivatives gamma solve (R + penalty Q'Q) gamma = Q'x. The matrix is pentadiagonal and
+// positive definite. The smoothed values are x - penalty Q gamma.
 void smooth_channel(Observations& own, double penalty) {
     const int64_t n = static_cast<int64_t>(own.time.size()), m = n - 2;
     if (m < 1) return;
@@ -269,10 +271,11 @@ void smooth_channel(Observations& own, double penalty) {
     }
 }
 
-// First piece of every series: pieces are max(rows - 1, 1) a series.
+// The first piece of each series. A series has max(rows - 1, 1) pieces.
 std::vector<int64_t> first_pieces(const int64_t* offsets, int64_t series) {
     std::vector<int64_t> first(series + 1, 0);
-    for (int64_t i = 0; i < series; ++i) first[i + 1] = first[i] + std::max<int64_t>(offsets[i + 1] - offsets[i] - 1, 1);
+    for (int64_t i = 0; i < series; ++i)
+        first[i + 1] = first[i] + std::max<int64_t>(offsets[i + 1] - offsets[i] - 1, 1);
     return first;
 }
 

@@ -1,8 +1,8 @@
 // The spline kernels of one instruction-set level, as a table of functions.
 //
-// Ragged layout: the rows of series i are offsets[i] .. offsets[i + 1] - 1; NaN means not observed. A series of n rows
-// has max(n - 1, 1) pieces, stored one series after the other; a piece is four coefficients of u in [0, 1] a channel,
-// coefficients[(piece * 4 + power) * channels + channel].
+// Ragged layout: the rows of series i are offsets[i] .. offsets[i + 1] - 1. NaN means not observed. A series of n
+// rows has max(n - 1, 1) pieces, stored one series after the other. A piece has four coefficients of u in [0, 1] per
+// channel, coefficients[(piece * 4 + power) * channels + channel].
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ struct Batch {
     int threads;
 };
 
-// Which slopes a cubic has at a channel's observations: those that make it twice differentiable, or those of the gap
-// before (of the first gap, at the first observation).
+// Slopes of a cubic at the observations of a channel: those that make it twice differentiable, or the slope of the gap
+// before (at the first observation, of the first gap).
 enum class Slopes : int { natural, backward };
 
 template <class Real>
@@ -30,9 +30,10 @@ struct Splines {
     // Its vector-Jacobian product; gradient_times may be null. Both gradients are overwritten.
     void (*cubic_backward)(const Batch<Real>&, Slopes, const Real* gradient, Real* gradient_values,
                            double* gradient_times);
-    // Straight lines between each channel's own observations; coefficients[(piece * 2 + power) * channels + channel].
+    // Lines between the observations of each channel; coefficients[(piece * 2 + power) * channels + channel].
     void (*linear)(const Batch<Real>&, Real* coefficients);
-    // Smoothed values at the observations: (I + penalty K)^-1 x, K the roughness of the natural spline. Self-adjoint.
+    // Smoothed values at the observations: (I + penalty K)^-1 x, with K the roughness of the natural spline.
+    // Self-adjoint.
     void (*smooth)(const Batch<Real>&, double penalty, Real* smoothed);
 };
 

@@ -1,4 +1,5 @@
-// What drives a flow along a piece of the path, and what its output means. Compiled per instruction-set level.
+// Terms of a differential equation: what drives a flow along a piece of the path, and what increment it gives. Compiled
+// per instruction-set level.
 #pragma once
 
 #include "engine.hpp"
@@ -6,17 +7,20 @@
 
 namespace neuralcde::LEVEL {
 
-// dz = f(z) dX is driven by the increment X'(u) du, and its output is an increment; dz = h(z, X) dt is driven by the
-// value X(u), and its output is per unit of time. X is a polynomial in u on every piece, (powers, channels) per lane.
+// dz = f(z) dX is driven by the increment X'(u) du, and its output is an increment. dz = h(z, X) dt is driven by the
+// value X(u), and its output is a rate per unit of time. On each piece X is a polynomial in u with coefficients
+// (powers, channels) per lane.
 template <class Real, int registers>
 class Term {
     using V = Vector<Real>;
 
   public:
     Term(Drive drive, int64_t powers, int64_t channels)
-        : controlled(drive == Drive::increment), powers(static_cast<int>(powers)), channels(static_cast<int>(channels)) {}
+        : controlled(drive == Drive::increment),
+          powers(static_cast<int>(powers)),
+          channels(static_cast<int>(channels)) {}
 
-    // The drive at u, in a step of length du, by Horner's rule.
+    // The drive at u in a step of length du, by Horner's rule.
     void drive(const V* pieces, const V* u, const V* du, V* input) const {
         const int low = controlled ? 1 : 0;
         for (int v = 0; v < registers; ++v)
@@ -30,7 +34,7 @@ class Term {
             }
     }
 
-    // Adds to the gradient of the coefficients what the gradient of the drive at u says.
+    // Vector-Jacobian product of drive: adds to the gradient of the coefficients.
     void pull_back_drive(const V* to_input, const V* u, const V* du, V* to_pieces) const {
         for (int v = 0; v < registers; ++v) {
             V power = splat(Real(1));  // u^k, or u^(k - 1) for dX
@@ -43,7 +47,7 @@ class Term {
         }
     }
 
-    // The increment that an output makes in dt units of time; its own derivative, since it is linear.
+    // The increment of an output over dt. It is linear, so it is its own vector-Jacobian product.
     V scale(V output, V dt) const { return controlled ? output : output * dt; }
 
   private:

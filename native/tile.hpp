@@ -1,5 +1,5 @@
-// Linear algebra on a tile: a tile is `registers` registers of lanes wide, and a workspace holds features x registers
-// registers. Compiled per instruction-set level.
+// Linear algebra on tiles. A tile is `registers` registers of lanes wide; a workspace holds features x registers of
+// them. Compiled per instruction-set level.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +15,10 @@ struct Tile {
     using V = Vector<Real>;
     static constexpr int lanes = lane_count<Real>;
     static constexpr int width = lanes * registers;  // series in a tile
-    // Outputs computed at once: their accumulators, the inputs and one weight must fit the registers (16 with AVX2).
+    // Outputs computed at once: accumulators, inputs and one weight must fit into the registers (16 with AVX2).
     static constexpr int most = register_bytes == 32 && registers == 2 ? 6 : 8;
 
-    // Calls work(first output, number of outputs) for blocks of nearly equal size, as few as there can be.
+    // Calls work(first output, number of outputs) for as few blocks as possible, of nearly equal size.
     template <class Work>
     static void blocks(int outputs, Work work) {
         const int count = (outputs + most - 1) / most, size = outputs / count, larger = outputs % count;
@@ -29,8 +29,8 @@ struct Tile {
         }
     }
 
-    // Weights packed block by block: the biases, then [inputs][outputs of the block], so that one load of an input feeds
-    // all accumulators of the block.
+    // Weights are packed block by block: the biases, then [inputs][outputs of the block], so that one load of an input
+    // serves all accumulators of the block.
     static int64_t packed_size(int64_t outputs, int64_t inputs) { return outputs * (inputs + 1); }
 
     static void pack(const Real* weight, const Real* bias, int outputs, int inputs, bool transposed, Real* packed) {
@@ -42,6 +42,7 @@ struct Tile {
         });
     }
 
+    // One block of outputs. All loops over rows and registers are unrolled: the sums stay in registers.
     template <int rows>
     static void linear_block(const Real* packed, const V* in, V* out, int inputs, bool accumulate, Function function) {
         V sum[rows][registers];
@@ -89,7 +90,7 @@ struct Tile {
         });
     }
 
-    // Rows of `features` numbers, one per lane, as features of the tile; a null row counts as zeros.
+    // Reads one row of `features` numbers per lane into the features of a tile; a null row counts as zeros.
     static void gather(const Real* const* rows, int features, V* to) {
         int f = 0;
         for (; f + lanes <= features; f += lanes)
@@ -109,18 +110,19 @@ struct Tile {
 
     static int64_t padded(int64_t inputs) { return (inputs + lanes - 1) / lanes * lanes; }
 
-    // Rows of lanes to rows of features: (features, width) becomes (width, padded features).
+    // Transposes (features, width) to (width, padded features).
     static void turn(const V* in, int features, int64_t stride, Real* turned) {
         for (int f = 0; f < features; f += lanes)
             for (int v = 0; v < registers; ++v) {
                 V square[lanes];
-                for (int j = 0; j < lanes; ++j) square[j] = in[(f + j) * registers + v];  // reads into the next region
+                for (int j = 0; j < lanes; ++j) square[j] = in[(f + j) * registers + v];  // may read the next region
                 transpose<Real>(square);
                 for (int j = 0; j < lanes; ++j) store(turned + (v * lanes + j) * stride + f, square[j]);
             }
     }
 
-    // sum += gradient (outputs x depth) times turned (depth x inputs); depth is the tile's width times the stages.
+    // Four rows of the weight gradient: rows += gradients (outputs x depth) times turned (depth x inputs), where the
+    // depth is the width of the tile times the number of stages.
     template <int vectors>
     static void outer(Real* const* rows, int64_t at, const Real* const* gradients, const Real* turned, int64_t stride,
                       int stages) {

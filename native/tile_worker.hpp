@@ -13,7 +13,7 @@
 
 namespace neuralcde::LEVEL {
 
-// Without external linkage, so that the compiler inlines what is called once: this is part of engine.cpp.
+// Internal linkage lets the compiler inline functions that are called once. Only engine.cpp includes this file.
 namespace {
 
 // The workspaces of one thread, which takes one tile after the other.
@@ -49,6 +49,7 @@ class TileWorker {
         }
     }
 
+    // Solves one tile: at every event the jump, then the checkpoint and the saved states, then the step of the flow.
     void forward(int64_t tile, InterruptFlag& interrupt) {
         assign(tile);
         load_initial();
@@ -64,6 +65,10 @@ class TileWorker {
         }
     }
 
+    // The reverse sweep of one tile. At event e, `gradient` is that of the state after the jump of event e + 1. The
+    // state between jump and step of event e is read from a checkpoint, or from a segment that is replayed from one.
+    // The step is taken again with all stages kept. Then the jump of event e + 1 and the step are pulled back, and
+    // the gradient of the saved states of event e is added.
     void backward(int64_t tile, InterruptFlag& interrupt) {
         assign(tile);
         const int64_t events = plan.longest(tile);
@@ -95,7 +100,7 @@ class TileWorker {
                     p.initial_gradient[lane[j].series * hidden + h] = at(gradient.data(), h, j);
     }
 
-    typename Prepared<Real, registers>::Sums flow_sums, jump_sums;  // gradients of the parameters, over all tiles so far
+    typename Prepared<Real, registers>::Sums flow_sums, jump_sums;  // gradients of the parameters, over all tiles
 
   private:
     // A lane of the tile: which series it is, and which of its states are still to be saved.
@@ -109,7 +114,7 @@ class TileWorker {
     const int hidden, stages;
     std::vector<Lane> lane = std::vector<Lane>(width);
     Aligned<V> state, gradient, increments, pieces, piece_gradient, jump_work, jump_gradient, segment;
-    std::vector<Aligned<V>> work, work_gradient;  // one workspace a stage
+    std::vector<Aligned<V>> work, work_gradient;  // one workspace per stage
     V from[registers], step[registers], duration[registers];
     M moving[registers];
     std::vector<const Real*> lane_coefficients = std::vector<const Real*>(width);
@@ -163,7 +168,7 @@ class TileWorker {
         }
     }
 
-    // States from a checkpoint up to event `last`, for the reverse sweep.
+    // Recomputes the states from a checkpoint up to event `last` into `segment`, for the reverse sweep.
     void replay(int64_t tile, int64_t start, int64_t last) {
         const size_t size = state.size();
         const V* from_here = checkpoint(tile, start);
@@ -176,6 +181,7 @@ class TileWorker {
         }
     }
 
+    // Notes the first event after which the state of a lane is not finite: 0 * z sums to NaN.
     void check(int64_t e) {
         V sum[registers] = {};
         const V* z = state.data();
@@ -192,6 +198,7 @@ class TileWorker {
 
     // ---- jumps ----
 
+    // Loads states and row inputs of the lanes that jump at event e; false if none does.
     bool load_jump(int64_t e, const V* before, M* jumping) {
         if (!p.jump.present()) return false;
         const Real* rows[width];
@@ -273,7 +280,7 @@ class TileWorker {
         return true;
     }
 
-    // What drives the flow at a stage, into the input region of a workspace.
+    // Writes the drive of the flow at a stage into the input region of a workspace.
     void set_input(int stage, V* w) {
         if (!p.flow.input) return;
         V u[registers];
@@ -281,12 +288,14 @@ class TileWorker {
         plan.term.drive(pieces.data(), u, step, w + static_cast<size_t>(hidden) * registers);
     }
 
+    // u at a stage, for every lane.
     void place_of(int stage, V* u) const {
         const Real node = static_cast<Real>(p.tableau.c[stage]);
         for (int v = 0; v < registers; ++v) u[v] = from[v] + node * step[v];
     }
 
-    // z <- z + sum of b k. With keep_stages every stage has a workspace of its own, for the way back.
+    // One Runge-Kutta step: z += sum of b_s k_s. With keep_stages each stage keeps its workspace, for the reverse
+    // sweep.
     void take_step(V* z, bool keep_stages) {
         const int count = hidden * registers;
         const std::vector<double>&a = p.tableau.a, &b = p.tableau.b;
@@ -298,7 +307,7 @@ class TileWorker {
                     const double weight = a[s * stages + r];
                     if (weight != 0) y += static_cast<Real>(weight) * increments.data()[r * count + i];
                 }
-                // lanes at rest are evaluated at 0, so that nothing they do can overflow
+                // Lanes without a step are evaluated at 0, so that they cannot overflow.
                 w[i] = moving[i % registers] ? y : V{};
             }
             set_input(s, w);
@@ -316,7 +325,8 @@ class TileWorker {
         }
     }
 
-    // After take_step(..., true): from the gradient at the end of the step to that at its start.
+    // Vector-Jacobian product of take_step(..., true): turns the gradient at the end of the step into that at its
+    // start. `increments`, which hold the k_s, are reused for their gradients.
     void pull_back_step(int64_t e) {
         const int count = hidden * registers;
         const std::vector<double>&a = p.tableau.a, &b = p.tableau.b;
@@ -324,7 +334,7 @@ class TileWorker {
         for (int s = 0; s < stages; ++s)
             for (int i = 0; i < count; ++i) to_k[s * count + i] = static_cast<Real>(b[s]) * g[i];
         V *w[most_stages], *gw[most_stages];
-        const bool to_path = p.coefficient_gradient && p.flow.input;  // a flow that does not see X says nothing about it
+        const bool to_path = p.coefficient_gradient && p.flow.input;  // only a flow that sees X has such a gradient
         if (to_path) std::fill(piece_gradient.data(), piece_gradient.data() + piece_gradient.size(), V{});
         for (int s = stages; s-- > 0;) {
             w[s] = work[s].data(), gw[s] = work_gradient[s].data();

@@ -1,4 +1,4 @@
-// One register of lanes, each lane a series; sizes follow the instruction-set level the file is compiled for.
+// One register of lanes, one series per lane. Sizes depend on the instruction-set level that the file is compiled for.
 #pragma once
 
 #include <cmath>
@@ -56,7 +56,7 @@ inline void store(Real* to, Vector<Real> x) {
     std::memcpy(to, &x, sizeof(x));
 }
 
-// The smaller (larger) of a bound and x; x where it is a NaN, as the processor's own instruction has it.
+// The smaller (larger) of a bound and x. A NaN in x stays, as with the processor's own instruction.
 inline Vector<float> smaller(Vector<float> bound, Vector<float> x) {
 #if defined(__AVX512F__)
     return _mm512_min_ps(bound, x);
@@ -76,8 +76,8 @@ inline Vector<float> larger(Vector<float> bound, Vector<float> x) {
 #endif
 }
 
-// tanh(x) = x P(x^2) / Q(x^2), our minimax fit of degrees 4 and 4 up to 9.01, where tanh is 1 in float32: relative error
-// 2.1e-8 before rounding, 3.4e-7 after. A NaN stays one. The library's tanh for double.
+// tanh(x) = x P(x^2) / Q(x^2), a minimax fit of degrees 4 and 4 up to 9.01, where tanh is 1 in float32. Relative error
+// 2.1e-8 before rounding, 3.4e-7 after. NaN stays NaN. Doubles use the library's tanh.
 inline Vector<float> tanh_of(Vector<float> x) {
     const Vector<float> limit = splat(9.01f);
     const Vector<float> y = larger(-limit, smaller(limit, x));
@@ -103,13 +103,13 @@ inline Vector<double> tanh_of(Vector<double> x) {
     return each<double>(x, [](double v) { return std::tanh(v); });
 }
 
-// exp(x) for x <= 0, as 2^n e^r with |r| <= ln(2) / 2: relative error 1e-7; 0 below -87. A NaN stays one.
+// exp(x) for x <= 0, as 2^n e^r with |r| <= ln(2) / 2. Relative error 1e-7; 0 below -87. NaN stays NaN.
 inline Vector<float> exp_of(Vector<float> x) {
     const Vector<float> y = larger(splat(-87.0f), x);
-    const Vector<float> rounder = splat(12582912.0f);  // adding it rounds to an integer, in the lowest bits
+    const Vector<float> rounder = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer in the lowest bits
     const Vector<float> shifted = y * 1.44269504f + rounder;
     const Vector<float> n = shifted - rounder;
-    const Vector<float> r = y - n * 0.693359375f + n * 2.12194440e-4f;  // ln(2) in two parts
+    const Vector<float> r = y - n * 0.693359375f + n * 2.12194440e-4f;  // ln(2) in two parts, for accuracy
     Vector<float> p = r * (1.0f / 720) + 1.0f / 120;
     p = r * p + 1.0f / 24;
     p = r * p + 1.0f / 6;
@@ -133,7 +133,7 @@ inline Vector<Real> sigmoid_of(Vector<Real> x) {
     return Real(0.5) + Real(0.5) * tanh_of(Real(0.5) * x);
 }
 
-// Transposes a square block of lanes in place: rows become lanes.
+// Transposes a square block of lanes in place.
 template <class Real>
 inline void transpose(Vector<Real>* rows) {
     constexpr int n = lane_count<Real>;
@@ -163,16 +163,16 @@ inline void transpose<float>(Vector<float>* r) {
     }
 }
 #elif defined(__AVX512F__)
-// Sixteen rows as log2(16) rounds of perfect shuffles: row i and row i + 8 are interleaved.
+// log2(16) rounds of perfect shuffles: each interleaves row i with row i + 8.
 template <>
 inline void transpose<float>(Vector<float>* r) {
     Vector<float> t[16];
     for (int round = 0; round < 4; ++round) {
         Vector<float>*from = round % 2 ? t : r, *to = round % 2 ? r : t;
         for (int i = 0; i < 8; ++i) {
-            to[2 * i] = __builtin_shufflevector(from[i], from[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-            to[2 * i + 1] =
-                __builtin_shufflevector(from[i], from[i + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+            const Vector<float> a = from[i], b = from[i + 8];
+            to[2 * i] = __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+            to[2 * i + 1] = __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
         }
     }
 }
