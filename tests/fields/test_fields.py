@@ -152,9 +152,9 @@ def test_a_matrix_of_the_wrong_shape_is_named():
     def transposed(t, z):
         return torch.zeros(len(z), 2, 3)
 
-    with pytest.raises(ValueError, match=r"transposed must give shape .* = \(4, 3, 2\), got \(4, 2, 3\)"):
+    with pytest.raises(ValueError, match=r"transposed must return shape .* = \(4, 3, 2\), got \(4, 2, 3\)"):
         as_field(transposed).prod(t, z, dx)
-    with pytest.raises(ValueError, match=r"MLPField must give shape .* = \(4, 3, 5\), got \(4, 3, 2\)"):
+    with pytest.raises(ValueError, match=r"MLPField must return shape .* = \(4, 3, 5\), got \(4, 3, 2\)"):
         nc.MLPField(2, 3).prod(t, z, torch.zeros(4, 5))
 
 

@@ -53,9 +53,9 @@ def test_a_batch_goes_to_another_dtype_and_device():
 
 
 def test_wrong_targets_and_missing_build_are_named():
-    with pytest.raises(ValueError, match="targets must be one a series: 23, got shape"):
+    with pytest.raises(ValueError, match="targets must be one per series: 23, got shape"):
         nc.PathDataset(nc.linear(SERIES), torch.zeros(22))
-    with pytest.raises(ValueError, match="series need build="):
+    with pytest.raises(ValueError, match="required with series and not allowed with paths"):
         nc.PathDataset(SERIES, TARGETS)
     with pytest.raises(ValueError, match="paths are built already"):
         nc.PathDataset(nc.linear(SERIES), build=nc.linear)

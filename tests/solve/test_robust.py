@@ -125,9 +125,9 @@ def test_wrong_fields(engine):
         ValueError, match=r"the field is torch.float32 on cpu, but z0 and the path are torch.float64 .* field.to\(z0\)"
     ):
         nc.solve_cde(path, nc.MLPField(2, 1), Z0)
-    with pytest.raises(ValueError, match=r"Sequential must give shape .* = \(3, 1, 2\), got \(3, 2\)"):
+    with pytest.raises(ValueError, match=r"Sequential must return shape .* = \(3, 1, 2\), got \(3, 2\)"):
         nc.solve_cde(path, nn.Sequential(nn.Linear(1, 2)).double(), Z0)
-    with pytest.raises(ValueError, match=r"Sequential must give shape .* = \(3, 1, 2\), got \(3, 2, 1\)"):
+    with pytest.raises(ValueError, match=r"Sequential must return shape .* = \(3, 1, 2\), got \(3, 2, 1\)"):
         nc.solve_cde(path, nn.Sequential(nn.Linear(1, 2), nn.Unflatten(-1, (2, 1))).double(), Z0)
     with pytest.raises(TypeError, match="field must be a VectorField"):
         nc.solve_cde(path, torch.zeros(3), Z0)

@@ -100,7 +100,7 @@ def test_forward_mode_and_torch_func(scheme, field, values):
 
 @needs_kernels
 def test_gradients_in_batches_raise(field, values):
-    with pytest.raises(RuntimeError, match="one at a time here: vectorize=False"):
+    with pytest.raises(RuntimeError, match="one gradient at a time; use vectorize=False"):
         jacobian(loss_of(field), values, vectorize=True)
 
 

@@ -164,14 +164,14 @@ def test_wrong_use_is_told():
             nc.as_cde(h, HIDDEN, CHANNELS, time=time)
     field = nc.as_cde(h, HIDDEN, CHANNELS)
     with pytest.raises(
-        ValueError, match=r"states \[z, X\] of 7 numbers .* got 3 numbers and 4 channels; start at torch.cat"
+        ValueError, match=r"states \[z, X\] of size 7 .* got states of size 3 and 4 channels; start at torch.cat"
     ):
         field(torch.zeros(2), torch.zeros(2, 3))
-    with pytest.raises(ValueError, match="got 7 numbers and 3 channels"):
+    with pytest.raises(ValueError, match="got states of size 7 and 3 channels"):
         field.prod(torch.zeros(2), torch.zeros(2, 7), torch.zeros(2, 3))
 
     def narrow(t, z, x):
         return z[:, :1]
 
-    with pytest.raises(ValueError, match=r"narrow must give shape \(batch, hidden\) = \(2, 3\), got \(2, 1\)"):
+    with pytest.raises(ValueError, match=r"narrow must return shape \(batch, hidden\) = \(2, 3\), got \(2, 1\)"):
         nc.as_cde(narrow, HIDDEN, CHANNELS)(torch.zeros(2), torch.zeros(2, 7))

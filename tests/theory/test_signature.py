@@ -334,8 +334,8 @@ class TestField:
         path, field = some_path(1, channels=3), SignatureField(2, 3)
         assert "made for hidden=15, channels=2" in lower(field, 15, 3)
         with pytest.raises(
-            ValueError, match=r"SignatureField\(channels=2, depth=3\) moves .* got 15 numbers and 3 channels"
+            ValueError, match=r"SignatureField\(.*\) needs states of size 15 .* got states of size 15 and 3 channels"
         ):
             nc.solve_cde(path, field, torch.zeros(len(path), 15).double())
-        with pytest.raises(ValueError, match="got 14 numbers and 2 channels"):
+        with pytest.raises(ValueError, match="got states of size 14 and 2 channels"):
             field(torch.zeros(1), torch.zeros(1, 14))

@@ -1,8 +1,10 @@
-"""The compiled kernels, or the knowledge that there are none.
+"""The compiled kernels, or None where there are none.
 
-`kernels` is the compiled module, or None where it was not built or `NEURALCDE_ISA=none` turns it off; whoever calls it
-has a plain-torch twin to fall back on. Kernels exist once per instruction-set level; the best that the processor can
-run is picked at import, and `NEURALCDE_ISA` forces another. A leaf: imported by paths/ and engine/ only.
+`kernels` is the compiled module. It is None if the module was not built, or if `NEURALCDE_ISA=none` turns it off; every
+caller has an equivalent in plain torch to fall back on. The kernels are compiled once per instruction-set level. The
+best level that the processor supports is selected at import; `NEURALCDE_ISA` selects another one.
+
+Only paths/ and engine/ import this folder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Gradients that cannot be differentiated again, and say so when someone tries."""
+"""Backward passes that cannot be differentiated again, and raise an error when this is tried."""
 
 from __future__ import annotations
 
@@ -13,28 +13,38 @@ Backward = Callable[..., tuple[Tensor | None, ...]]
 
 
 def once_differentiable(message: str) -> Callable[[Backward], Backward]:
-    """Decorate the backward of an autograd function: differentiating its results raises, and never passes for zero.
+    """Decorator for the backward of an autograd function: differentiating its results raises an error.
 
-    The function must save all that it is differentiable in; its backward gets (ctx, saved tensors, *gradients).
+    The autograd function must save every tensor that it is differentiable in. The decorated backward is called with
+    (ctx, saved tensors, *gradients).
 
-    (torch's own decorator lets them pass for constants where the incoming gradient is one, as that of a sum is.)
+    torch's own `once_differentiable` raises only if the incoming gradient requires gradients. If it is a constant, like
+    the gradient of a sum, the results pass for constants and their second derivatives are silently zero.
+
+    Parameters
+    ----------
+    message
+        Text of the error.
     """
 
     def decorate(backward: Backward) -> Backward:
         @functools.wraps(backward)
         def once(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
             if any(map(_is_batched, gradients)):
-                raise RuntimeError("gradients come one at a time here: vectorize=False, no vmap.")
-            saved = ctx.saved_tensors  # once: hooks may do some work each time
+                raise RuntimeError(
+                    "this backward pass takes one gradient at a time; use vectorize=False, and no vmap over gradients."
+                )
+            saved = ctx.saved_tensors  # read once: saved-tensor hooks may run at each access
             with torch.no_grad():
                 results = backward(ctx, saved, *gradients)
-            if not torch.is_grad_enabled():  # no create_graph
+            if not torch.is_grad_enabled():  # create_graph=False: nobody can differentiate the results
                 return results
             kept = [part for part in results if part is not None]
-            # what the results depend on: who differentiates them for one of these must come by here
+            # The results depend on these tensors. _Raise ties both together in the graph, so that differentiating a
+            # result with respect to any of them goes through its backward, which raises.
             sources = [part for part in (*saved, *gradients) if part is not None and part.requires_grad]
-            found = iter(_Last.apply(message, len(kept), *kept, *sources))  # type: ignore[no-untyped-call]
-            return tuple(None if part is None else next(found) for part in results)
+            tied = iter(_Raise.apply(message, len(kept), *kept, *sources))  # type: ignore[no-untyped-call]
+            return tuple(None if part is None else next(tied) for part in results)
 
         return once
 
@@ -46,7 +56,9 @@ def _is_batched(part: Tensor) -> bool:
     return functorch.is_batchedtensor(part) or functorch.is_legacy_batchedtensor(part)
 
 
-class _Last(torch.autograd.Function):
+class _Raise(torch.autograd.Function):
+    """Identity on the first `count` tensors; its backward raises an error."""
+
     @staticmethod
     def forward(ctx: Any, message: str, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.message = message

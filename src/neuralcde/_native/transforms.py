@@ -1,4 +1,4 @@
-"""Ways of differentiating that kernels do not see."""
+"""Detection of torch's function transforms, which compiled kernels do not support."""
 
 from __future__ import annotations
 
@@ -7,5 +7,8 @@ from torch.autograd import forward_ad
 
 
 def transformed() -> bool:
-    """Whether code runs inside a transform of torch.func (grad, jvp, vmap) or in forward mode: then plain torch must do it all."""
+    """Whether the code runs inside a torch.func transform (grad, jvp, vmap) or in forward-mode differentiation.
+
+    There every operation must be a torch operation: a kernel would hide its computation from the transform.
+    """
     return torch._C._functorch.maybe_current_level() is not None or forward_ad._current_level >= 0

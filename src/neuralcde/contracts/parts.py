@@ -1,11 +1,11 @@
-"""Replaceable parts: members of a kind, known by name, with options that can be searched and saved.
+"""Registries of replaceable parts: path schemes, fields, models.
 
-A kind is a base class with a registry. A member is a subclass that names itself:
+Each kind of part has a base class with a registry. A subclass registers itself by giving a name:
 
     class Smoothing(PathScheme, name="smoothing"):
 
-Users pass a name, a class, or an object. A saved part is its name and its options; loading looks the name up among the
-members that were imported, and imports nothing.
+Users pass a registered name, a class, or an object. A part is saved as its name and its options. Loading looks the name
+up among the classes that have already been imported; it never imports anything.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Member = TypeVar("Member")
 
 
 class Registry(Generic[Member]):
-    """The members of one kind by their names.
+    """The members of one kind, by name.
 
     Parameters
     ----------
     kind
-        What a member is called in messages: "path scheme".
+        What error messages call a member, e.g. "path scheme".
     base
-        The class that members are subclasses, or objects, of.
+        The base class: a member is a subclass or an instance of it.
     """
 
     def __init__(self, kind: str, base: type):
@@ -37,18 +37,18 @@ class Registry(Generic[Member]):
         self._members: dict[str, Member] = {}
 
     def add(self, name: str, member: Member) -> None:
-        """Make a member known; a name is given once."""
+        """Register a member; a name that another member already has is refused."""
         known = self._members.get(name)
         if known is not None and _home(known) != _home(member):
             raise ValueError(f"the {self.kind} {name!r} is already {_home(known)}; choose another name.")
-        self._members[name] = member  # the same again: its module was reloaded
+        self._members[name] = member  # same module and class name: its module was reloaded
 
     def remove(self, name: str) -> None:
-        """Forget a member."""
+        """Unregister a member."""
         del self._members[name]
 
     def name_of(self, member: Any) -> str:
-        """The name of a member."""
+        """The name under which a member is registered."""
         for name, known in self._members.items():
             if known is member:
                 return name
@@ -60,8 +60,8 @@ class Registry(Generic[Member]):
     def __getitem__(self, name: str) -> Member:
         if not isinstance(name, str) or name not in self._members:
             raise ValueError(
-                f"there is no {self.kind} {name!r}; there are {list(self._members)}. One of your own is known once the module "
-                "that defines it was imported."
+                f"there is no {self.kind} {name!r}; there are {list(self._members)}. To use one of your own, first "
+                "import the module that defines it."
             )
         return self._members[name]
 
@@ -76,12 +76,16 @@ class Registry(Generic[Member]):
 
 
 def _home(member: Any) -> str:
+    """Module and qualified name of a class, or of an object's class."""
     kind = member if isinstance(member, type) else type(member)
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 class Named:
-    """A member of a kind; `class Mine(Kind, name="mine")` makes it known. Subclasses without a name are not members."""
+    """Base class of registered parts.
+
+    `class Mine(Kind, name="mine")` registers `Mine`. A subclass without a name is not registered.
+    """
 
     registry: ClassVar[Registry[Any]]
 
@@ -92,35 +96,35 @@ class Named:
 
     @classmethod
     def with_options(cls, **options: Any) -> Recipe:
-        """The class with some of its options, for whoever makes the object when its sizes are known."""
+        """A recipe: this class with some of its options, built later, when its sizes are known."""
         return Recipe(cls, **options)
 
 
 class Part(Named):
-    """A part that is a dataclass: its fields are its options.
+    """A registered part that is a dataclass; its fields are its options.
 
-    `get_params` and `set_params` are scikit-learn's, so that `clone` and grid searches (`path__penalty`) work.
+    `get_params` and `set_params` follow scikit-learn, so `clone` and grid searches (`path__penalty`) work.
     """
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The options."""
+        """The options by name."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
 
     def set_params(self, **options: Any) -> Self:
-        """Change options; refused as a whole where one is wrong."""
+        """Change options. If one value is invalid, none is changed."""
         changed = type(self)(**self.get_params() | options)
         for name in options:
             setattr(self, name, getattr(changed, name))
         return self
 
     def to_config(self) -> dict[str, Any]:
-        """Name and options, as JSON holds them."""
+        """The registered name and the options, as values that JSON can store."""
         name = self.registry.name_of(type(self))
         return {"name": name} | {option: plain(value) for option, value in self.get_params().items()}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """The member that `to_config` described; it must have been imported."""
+        """Rebuild the part from what `to_config` returned; its class must have been imported before."""
         options = dict(config)
         member = cls.registry[options.pop("name", "")]
         found: Self = member(**options)
@@ -128,7 +132,7 @@ class Part(Named):
 
     @classmethod
     def of(cls, given: Any) -> Self:
-        """A member by its name or class, with default options; or as it is."""
+        """A part from a registered name or a class, with default options; a part is returned unchanged."""
         if isinstance(given, cls):
             return given
         if isinstance(given, str):
@@ -138,9 +142,9 @@ class Part(Named):
 
 
 class Recipe:
-    """A class of a kind with some options, from which the part is made when its sizes are known.
+    """A class and some of its options; the part is built later, when its sizes are known.
 
-    `nc.LowRankField.with_options(rank=4)` is one.
+    `nc.LowRankField.with_options(rank=4)` makes one.
 
     Parameters
     ----------
@@ -171,7 +175,7 @@ class Recipe:
         return Recipe(self.member, **copy.deepcopy(self.options))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The options."""
+        """The options by name."""
         return dict(self.options)
 
     def set_params(self, **options: Any) -> Recipe:
@@ -180,18 +184,26 @@ class Recipe:
         return self
 
     def build(self, *sizes: Any, **defaults: Any) -> Any:
-        """The part; of the defaults those that its constructor takes and the recipe does not have."""
+        """Build the part.
+
+        Parameters
+        ----------
+        sizes
+            Positional arguments of the constructor.
+        defaults
+            Values for options that the recipe does not set. Names that the constructor does not take are ignored.
+        """
         known = _options_of(self.member)
         taken = {name: value for name, value in defaults.items() if name in known}
         return self.member(*sizes, **taken | self.options)
 
     def to_config(self, registry: Registry[Any]) -> dict[str, Any]:
-        """Name and options, as JSON holds them."""
+        """The registered name and the options, as values that JSON can store."""
         return {"name": registry.name_of(self.member), **{name: plain(value) for name, value in self.options.items()}}
 
     @classmethod
     def of(cls, given: Any, registry: Registry[Any]) -> Recipe:
-        """A recipe by the name of a member, its class, or a config; or as it is."""
+        """A recipe from a registered name, a class, or a config; a recipe is returned unchanged."""
         if isinstance(given, Recipe):
             return given
         options = dict(given) if isinstance(given, Mapping) else {}
@@ -200,7 +212,7 @@ class Recipe:
 
 
 def _options_of(member: type) -> list[str]:
-    """Names that the constructor takes by keyword; where it passes some on, also those of the classes above."""
+    """Names of the constructor's keyword arguments; with `**options`, those of the base classes' constructors too."""
     found: list[str] = []
     for cls in member.__mro__:
         if "__init__" not in vars(cls):
@@ -215,7 +227,7 @@ def _options_of(member: type) -> list[str]:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON holds it: Python's own numbers, text, truths, None, and lists and dictionaries of them."""
+    """Convert to values that JSON can store: numbers, strings, booleans, None, and lists and dictionaries of these."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, list | tuple):
@@ -224,4 +236,6 @@ def plain(value: Any) -> Any:
         return {key: plain(part) for key, part in value.items()}
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise TypeError(f"{value!r} cannot be saved: it is not a number, a text, None, or a list of these.")
+    raise TypeError(
+        f"{value!r} cannot be saved: it is not a number, a string, a boolean, None, or a list or dictionary of these."
+    )

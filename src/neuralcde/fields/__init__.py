@@ -1,4 +1,4 @@
-"""Vector fields and cells: how the state moves between observations, and what an observation does to it."""
+"""Vector fields move the state between observations; cells update it at observations."""
 
 from .as_cde import ODEAsCDE as ODEAsCDE
 from .as_cde import as_cde as as_cde

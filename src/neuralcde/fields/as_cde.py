@@ -1,4 +1,4 @@
-"""Any flow in time as a controlled one: the construction of theorem C.1."""
+"""An ODE driven by X, written as a controlled differential equation: the construction of theorem C.1."""
 
 from __future__ import annotations
 
@@ -14,37 +14,40 @@ from .vector_field import VectorField
 
 
 def as_cde(h: Callable[..., Any], hidden: int, channels: int, time: int = 0) -> VectorField:
-    r"""The controlled equation that has the same solution as $\mathrm{d}z = h(t, z, X)\, \mathrm{d}t$ (theorem C.1).
+    r"""The vector field of a CDE with the same solution as $\mathrm{d}z = h(t, z, X)\, \mathrm{d}t$ (theorem C.1).
 
-    A CDE's field does not see X, but its state can carry X along. On the state $[z, X]$, with time as channel $\tau$ of X,
+    The vector field of a CDE does not see X, but its state can include a copy x of X. With time as channel $\tau$ of X,
 
     $$f(z, x) = \begin{bmatrix} 0 & h(t, z, x) & 0 \\ & I & \end{bmatrix}, \qquad
       \mathrm{d}\begin{bmatrix} z \\ x \end{bmatrix} = f(z, x)\, \mathrm{d}X
       = \begin{bmatrix} h(t, z, x)\, \mathrm{d}X^\tau \\ \mathrm{d}X \end{bmatrix},$$
 
-    h standing in column $\tau$ alone. The lower rows give x = X when they start there, and with $\mathrm{d}X^\tau = \mathrm{d}t$
-    the upper rows are the ODE. So whatever GRU-ODE and its kind can do a Neural CDE can; the converse is not true (the paper's
-    counter-example: f constant gives X itself, which no h can).
+    where h is in column $\tau$. The lower rows keep x = X if the initial state has x = X there. With
+    $\mathrm{d}X^\tau = \mathrm{d}t$ the upper rows are the ODE. So a Neural CDE can represent every model of the form
+    $\mathrm{d}z = h(t, z, X)\, \mathrm{d}t$, such as GRU-ODE. The converse is false: with f constant z is X itself,
+    which no h can give (the paper's counter-example).
 
     Parameters
     ----------
     h
-        A function or module h(t, z, X) -> (batch, hidden), e.g. a `GRUODEField`. A module stays trainable inside.
+        A function or module h(t, z, X) -> (batch, hidden), e.g. a `GRUODEField`. The parameters of a module stay
+        trainable.
     hidden, channels
         Size of z and of X.
     time
-        Which channel of X is time: 0, where `series.with_channels()` puts it. It must have slope 1; of scaled series it has slope
-        1/s, and needs s h in the place of h.
+        Index of the time channel of X; `series.with_channels()` puts it at 0. It must have slope 1. If the series were
+        scaled by s, its slope is 1/s: then pass s h in place of h.
 
     Returns
     -------
     VectorField
-        f, for states of hidden + channels numbers: start it at [z0, X(t0)].
+        f, for states of size hidden + channels. The initial state is [z0, X(t0)].
 
     Notes
     -----
-    An evaluation of f costs one of h. Both equations have the same solution; a solver with stages gives the same numbers to
-    rounding on straight pieces, where x is exact at every stage, and converges to them on cubic ones.
+    An evaluation of f costs one evaluation of h. Both equations have the same exact solution. On linear pieces, where
+    x is exact at every stage, a Runge-Kutta solver gives the same numbers for both up to rounding. On cubic pieces
+    the two numerical solutions converge to each other as the steps get smaller.
 
     Examples
     --------
@@ -60,7 +63,7 @@ def as_cde(h: Callable[..., Any], hidden: int, channels: int, time: int = 0) -> 
 
 
 class ODEAsCDE(VectorField):
-    """What `as_cde` gives."""
+    """The vector field that `as_cde` returns; parameters as there."""
 
     def __init__(self, h: Callable[..., Any], hidden: int, channels: int, time: int = 0):
         super().__init__()
@@ -74,7 +77,7 @@ class ODEAsCDE(VectorField):
     def forward(
         self, t: Float[Tensor, "batch"], z: Float[Tensor, "batch both"]
     ) -> Float[Tensor, "batch both channels"]:
-        """The matrix: h in the column of time, above the identity."""
+        """The matrix f, with h in the column of time above an identity matrix."""
         change = self._change(t, z, self.channels)
         identity = torch.eye(self.channels, dtype=z.dtype, device=z.device)
         return torch.cat([change.unsqueeze(-1) * identity[self.time], identity.expand(len(z), -1, -1)], dim=1)
@@ -82,21 +85,21 @@ class ODEAsCDE(VectorField):
     def prod(
         self, t: Float[Tensor, "batch"], z: Float[Tensor, "batch both"], dx: Float[Tensor, "batch channels"]
     ) -> Float[Tensor, "batch both"]:
-        """[h dt, dX], without the matrix."""
+        """[h dt, dX], without forming the matrix."""
         change = self._change(t, z, dx.shape[-1])
         return torch.cat([change * dx[:, self.time, None], dx], dim=1)
 
     def _change(self, t: Tensor, z: Tensor, channels: int) -> Tensor:
         if (z.shape[-1], channels) != (self.hidden + self.channels, self.channels):
             raise ValueError(
-                f"as_cde(h, hidden={self.hidden}, channels={self.channels}) needs states [z, X] of {self.hidden + self.channels} numbers "
-                f"and a path of {self.channels} channels, got {z.shape[-1]} numbers and {channels} channels; start at "
-                "torch.cat([z0, X(t0)], dim=1)."
+                f"as_cde(h, hidden={self.hidden}, channels={self.channels}) needs states [z, X] of size "
+                f"{self.hidden + self.channels} and a path of {self.channels} channels, got states of size "
+                f"{z.shape[-1]} and {channels} channels; start at torch.cat([z0, X(t0)], dim=1)."
             )
         change: Tensor = self.h(t, z[:, : self.hidden], z[:, self.hidden :])
         if change.shape != (len(z), self.hidden):
             name = getattr(self.h, "__name__", type(self.h).__name__)
             raise ValueError(
-                f"{name} must give shape (batch, hidden) = {(len(z), self.hidden)}, got {tuple(change.shape)}."
+                f"{name} must return shape (batch, hidden) = {(len(z), self.hidden)}, got {tuple(change.shape)}."
             )
         return change

@@ -1,4 +1,4 @@
-"""Cells: what an observation does to the state, z <- cell(z, inputs of the row)."""
+"""Recurrent cells, which update the state at an observation: z <- cell(z, inputs of the row)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ..contracts import check_sizes
 
 
 class GRUCell(nn.Module):
-    """A gated recurrent unit (`torch.nn.GRUCell`), state first.
+    """A gated recurrent unit: `torch.nn.GRUCell` with the state as first argument.
 
     Parameters
     ----------
     inputs, hidden
-        Size of a row's inputs and of z.
+        Size of the inputs of a row and of z.
     """
 
     def __init__(self, inputs: int, hidden: int):
@@ -32,7 +32,7 @@ class GRUCell(nn.Module):
 
 
 class DecayGRUCell(nn.Module):
-    r"""GRU-D's cell: the state decays with the time since the last observation, then a gated recurrent unit.
+    r"""The cell of GRU-D: the state decays with the time since the last observation, then a GRU updates it.
 
     $$z \leftarrow \mathrm{GRU}(x, \gamma \odot z), \qquad \gamma = \exp(-\max(0, W \delta + b))$$
 
@@ -41,7 +41,7 @@ class DecayGRUCell(nn.Module):
     Parameters
     ----------
     inputs, gaps, hidden
-        Size of x, of the gaps $\delta$, which stand behind x in the inputs of a row, and of z.
+        Size of x, of the gaps $\delta$ and of z. The inputs of a row are [x, $\delta$].
     """
 
     def __init__(self, inputs: int, gaps: int, hidden: int):

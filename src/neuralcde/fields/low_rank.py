@@ -1,4 +1,4 @@
-"""Fields of low rank: cheaper where X has many channels."""
+"""Low-rank vector fields, which are cheaper for paths with many channels."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .vector_field import VectorField, multiply
 
 
 class LowRankField(VectorField, name="low_rank"):
-    r"""A field of rank r: $f(z) = \frac{1}{r} A(z) B(z)$ with A of shape (hidden, rank) and B of shape (rank, channels).
+    r"""A field of rank r, $f(z) = \frac{1}{r} A(z) B(z)$ with A of shape (hidden, rank), B of shape (rank, channels).
 
-    Rank one is the outer product that the paper tried in section 6.3: the last layer has width x (hidden + channels)
-    parameters in place of width x hidden x channels. One network computes A and B, its final activation applies to both.
+    Rank one is the outer product of the paper's section 6.3: the last layer has width x (hidden + channels) weights
+    instead of width x hidden x channels. One network computes A and B; its final activation applies to both.
 
     Parameters
     ----------
@@ -64,6 +64,6 @@ class LowRankField(VectorField, name="low_rank"):
     def prod(
         self, t: Float[Tensor, "batch"], z: Float[Tensor, "batch hidden"], dx: Float[Tensor, "batch channels"]
     ) -> Float[Tensor, "batch hidden"]:
-        """A (B dX), without the matrix."""
+        """A (B dX) / rank, without forming the matrix."""
         left, right = self.factors(z)
         return multiply(left, multiply(right, dx)) / self.rank

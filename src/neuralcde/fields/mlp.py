@@ -19,7 +19,7 @@ activations: dict[str, type[nn.Module]] = {
 
 
 class MLPField(VectorField, name="mlp"):
-    r"""The paper's f: a feedforward network with ReLU, whose output is reshaped to (hidden, channels), then tanh.
+    r"""The paper's f: a feedforward network with ReLU and a final tanh, its output reshaped to (hidden, channels).
 
     $$f(z) = \tanh\bigl(\mathrm{reshape}(W_{d+1}\, \rho(W_d \cdots \rho(W_1 z + b_1) \cdots + b_d) + b_{d+1})\bigr)$$
 
@@ -30,11 +30,12 @@ class MLPField(VectorField, name="mlp"):
     channels, hidden
         Size of X and of z.
     width, depth
-        `depth` hidden layers of `width` units: depth 1 is Linear(hidden, width), activation, Linear(width, hidden x channels).
+        `depth` hidden layers of `width` units. Depth 1 is Linear(hidden, width), activation,
+        Linear(width, hidden x channels), final activation.
     activation, final
         "relu", "tanh", "sigmoid", "softplus", "silu" or "identity".
     initial_scale
-        Factor on the last layer's initial weights and biases: small values start z almost at rest.
+        Factor on the last layer's initial weights and biases. With a small factor z hardly moves at first.
 
     Examples
     --------
@@ -83,7 +84,7 @@ def feedforward(inputs: int, outputs: int, *, width: int, depth: int, activation
 
 
 def scale_last_layer(layers: nn.Sequential, scale: float) -> None:
-    """Multiply the initial weights of the last linear layer."""
+    """Multiply the initial weights and biases of the last linear layer by `scale`, in place."""
     last = [layer for layer in layers if isinstance(layer, nn.Linear)][-1]
     last.weight.data *= scale
     last.bias.data *= scale

@@ -1,4 +1,4 @@
-"""The field whose solution is the signature: the linear equation that universal approximation rests on."""
+"""The linear vector field whose solution is the signature of X, on which the universal approximation theorem rests."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ MOST_WORDS = 1_000_000
 class SignatureField(VectorField):
     r"""The linear field of appendix B, $\mathrm{d}S = S \otimes \mathrm{d}X$, truncated to words of length N.
 
-    The state holds one number for every word $i_1 \ldots i_k$ of at most N channels, the empty one first:
+    The state has one entry for every word $i_1 \ldots i_k$ of at most N channels, starting with the empty word:
 
     $$S = (S^0, S^1, \ldots, S^N), \quad S^k \in \mathbb{R}^{c^k}, \qquad
       \mathrm{d}S^0 = 0, \quad \mathrm{d}S^{k+1} = S^k \otimes \mathrm{d}X.$$
 
-    Started at $(1, 0, \ldots, 0)$ it arrives at the iterated integrals $S^{i_1 \ldots i_k} = \int \mathrm{d}X^{i_1} \cdots
-    \mathrm{d}X^{i_k}$: the signature of X. Words of one length are in lexicographic order, so that the whole change is a zero
-    and one outer product, of all words shorter than N with dX.
+    From the initial state $(1, 0, \ldots, 0)$ the solution is the signature of X, the iterated integrals
+    $S^{i_1 \ldots i_k} = \int \mathrm{d}X^{i_1} \cdots \mathrm{d}X^{i_k}$. Words of the same length are in
+    lexicographic order. The increment is therefore a zero followed by one outer product, of all words shorter than N
+    with dX.
 
     Parameters
     ----------
@@ -33,9 +34,9 @@ class SignatureField(VectorField):
 
     Notes
     -----
-    `hidden` is the size of the state, $1 + c + \cdots + c^N$, and `prefixes` the number of words shorter than N. Cost of a
-    product with dX: `hidden` multiplications. The paper's matrix M(y) holds the same numbers, with the letter that comes last
-    in the slowest place of a word's index, and so each level in another order.
+    `hidden` is the size of the state, $1 + c + \cdots + c^N$, and `prefixes` the number of words shorter than N. A
+    product with dX costs `hidden` multiplications. The paper's matrix M(y) has the same entries in another order
+    within each length: there the last letter of a word is the slowest index.
 
     Examples
     --------
@@ -58,14 +59,15 @@ class SignatureField(VectorField):
             self.prefixes, self.hidden = self.hidden, self.hidden + channels**length
             if self.hidden > MOST_WORDS:
                 raise ValueError(
-                    f"depth={depth} is too deep for {channels} channels: there are {self.hidden:,} words of up to {length} channels, "
-                    f"and at most {MOST_WORDS:,} are allowed; take depth={length - 1} ({self.prefixes:,}), or fewer channels."
+                    f"depth={depth} is too deep for {channels} channels: there are {self.hidden:,} words of up to "
+                    f"{length} channels, and at most {MOST_WORDS:,} are allowed; take depth={length - 1} "
+                    f"({self.prefixes:,}), or fewer channels."
                 )
 
     def forward(
         self, t: Float[Tensor, "batch"], z: Float[Tensor, "batch hidden"]
     ) -> Float[Tensor, "batch hidden channels"]:
-        """The matrix: a row of zeros, then every word shorter than N on a diagonal of its own."""
+        """The matrix f(S): a row of zeros, then one diagonal block S^w I per word w shorter than N."""
         self._check(z, self.channels)
         words = z[..., : self.prefixes, None, None] * torch.eye(self.channels, dtype=z.dtype, device=z.device)
         return torch.nn.functional.pad(words.flatten(-3, -2), (0, 0, 1, 0))
@@ -73,7 +75,7 @@ class SignatureField(VectorField):
     def prod(
         self, t: Float[Tensor, "batch"], z: Float[Tensor, "batch hidden"], dx: Float[Tensor, "batch channels"]
     ) -> Float[Tensor, "batch hidden"]:
-        """The outer product of all words shorter than N with dX, without the matrix."""
+        """The outer product of all words shorter than N with dX, without forming the matrix."""
         self._check(z, dx.shape[-1])
         words = (z[..., : self.prefixes, None] * dx[..., None, :]).flatten(-2)
         return torch.nn.functional.pad(words, (1, 0))
@@ -81,6 +83,6 @@ class SignatureField(VectorField):
     def _check(self, z: Tensor, channels: int) -> None:
         if (z.shape[-1], channels) != (self.hidden, self.channels):
             raise ValueError(
-                f"SignatureField(channels={self.channels}, depth={self.depth}) moves a state of {self.hidden} numbers along a path "
-                f"of {self.channels} channels, got {z.shape[-1]} numbers and {channels} channels."
+                f"SignatureField(channels={self.channels}, depth={self.depth}) needs states of size {self.hidden} and "
+                f"a path of {self.channels} channels, got states of size {z.shape[-1]} and {channels} channels."
             )

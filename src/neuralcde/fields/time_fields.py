@@ -1,4 +1,4 @@
-"""Fields of flows in time, dz = h(t, z, X) dt: GRU-ODE's and ODE-RNN's."""
+"""The vector fields h of the ODEs dz = h(t, z, X) dt in GRU-ODE and ODE-RNN."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from .mlp import feedforward
 
 
 class GRUODEField(nn.Module):
-    r"""The gated field of GRU-ODE: a GRU whose steps became infinitely small, driven by the value of X (section 3.3).
+    r"""The vector field of GRU-ODE: the continuous-time limit of a GRU, driven by the value of X (section 3.3).
 
     $$r = \sigma(W_r X + U_r z + b_r), \quad s = \sigma(W_s X + U_s z + b_s), \quad
       g = \tanh(W_g X + U_g (r \odot z) + b_g), \quad h(z, X) = (1 - s) \odot (g - z)$$
 
-    The exact flow pulls every entry of z towards g, so that z stays within [-1, 1] once it is there; so do short steps.
+    The flow pulls every entry of z towards g. Once z is within [-1, 1], the exact solution stays there, and so does a
+    numerical solution with small enough steps.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ class GRUODEField(nn.Module):
 
 
 class ODEField(nn.Module):
-    r"""The field of ODE-RNN between observations: a feedforward network h(z) with tanh, which does not see X.
+    r"""The vector field of ODE-RNN between observations: a feedforward network h(z) with tanh, independent of X.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a vector field is, and how anything else that computes one becomes one."""
+"""The base class of vector fields, and wrappers for functions and modules that compute one."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from ..contracts import Named, Recipe, Registry
 
 
 class VectorField(nn.Module, Named):
-    r"""The f of $\mathrm{d}z = f(t, z)\, \mathrm{d}X$: a matrix of shape (hidden, channels) at every state.
+    r"""The f of $\mathrm{d}z = f(t, z)\, \mathrm{d}X$: for every state a matrix of shape (hidden, channels).
 
-    Subclass it and write `forward`. Write `prod` too where the product with dX is cheaper than the matrix. A subclass with a
-    name and a constructor (channels, hidden, *, ...) can be chosen by name: `class Mine(VectorField, name="mine")`.
+    A subclass defines `forward`. It may also define `prod`, if the product with dX is cheaper without forming the
+    matrix. A subclass with a constructor (channels, hidden, *, ...) can be registered under a name, by which users
+    choose it: `class Mine(VectorField, name="mine")`.
 
     Examples
     --------
@@ -32,7 +33,7 @@ class VectorField(nn.Module, Named):
     def forward(
         self, t: Float[Tensor, "batch"], z: Float[Tensor, "batch hidden"]
     ) -> Float[Tensor, "batch hidden channels"]:
-        """The matrix f(t, z); t is the time since the start of each series."""
+        """The matrix f(t, z); t is measured from the start of each series."""
         raise NotImplementedError(f"{type(self).__name__} must define forward(t, z) -> (batch, hidden, channels)")
 
     def prod(
@@ -40,13 +41,14 @@ class VectorField(nn.Module, Named):
     ) -> Float[Tensor, "batch hidden"]:
         """The product f(t, z) dX."""
         matrix = self(t, z)
-        if matrix.shape[-2:] != (z.shape[-1], dx.shape[-1]):  # a constant matrix may leave out the batch
+        if matrix.shape[-2:] != (z.shape[-1], dx.shape[-1]):  # a constant matrix may omit the batch dimension
             raise ValueError(
-                f"{self._called()} must give shape (batch, hidden, channels) = {(*z.shape, dx.shape[-1])}, got {tuple(matrix.shape)}."
+                f"{self._display_name()} must return shape (batch, hidden, channels) = {(*z.shape, dx.shape[-1])}, "
+                f"got {tuple(matrix.shape)}."
             )
         return multiply(matrix, dx)
 
-    def _called(self) -> str:
+    def _display_name(self) -> str:
         return type(self).__name__
 
 
@@ -54,7 +56,7 @@ VectorField.registry = Registry("field", VectorField)
 
 
 class FunctionField(VectorField):
-    """A function of (t, z), or a Sequential of z alone, as a field."""
+    """Wraps a function of (t, z), or an `nn.Sequential` of z alone, as a vector field."""
 
     def __init__(self, function: Callable[..., Any]):
         super().__init__()
@@ -62,15 +64,15 @@ class FunctionField(VectorField):
         self.autonomous = isinstance(function, nn.Sequential)
 
     def forward(self, t: Tensor, z: Tensor) -> Tensor:
-        """What the function gives."""
+        """The value of the wrapped function, of shape (batch, hidden, channels)."""
         return self.function(z) if self.autonomous else self.function(t, z)  # type: ignore[no-any-return]
 
-    def _called(self) -> str:
+    def _display_name(self) -> str:
         return getattr(self.function, "__name__", type(self.function).__name__)
 
 
 def as_field(field: VectorField | Callable[..., Any]) -> VectorField:
-    """The field itself, or a function f(t, z) or an `nn.Sequential` of z, wrapped as one."""
+    """Return a `VectorField` unchanged; wrap a function f(t, z) or an `nn.Sequential` of z in a `FunctionField`."""
     if isinstance(field, VectorField):
         return field
     if not callable(field):
@@ -81,7 +83,10 @@ def as_field(field: VectorField | Callable[..., Any]) -> VectorField:
 
 
 def make_field(given: Any, channels: int, hidden: int, **options: Any) -> VectorField:
-    """A field by its name, class or recipe, with those of the options that it takes; else as in `as_field`."""
+    """Build a field from a registered name, a class or a recipe; anything else is passed to `as_field`.
+
+    Options that the field's constructor does not take are ignored.
+    """
     if isinstance(given, str | Recipe) or (isinstance(given, type) and issubclass(given, VectorField)):
         made: VectorField = Recipe.of(given, VectorField.registry).build(channels, hidden, **options)
         return made
@@ -91,5 +96,5 @@ def make_field(given: Any, channels: int, hidden: int, **options: Any) -> Vector
 def multiply(
     matrix: Float[Tensor, "batch hidden channels"], dx: Float[Tensor, "batch channels"]
 ) -> Float[Tensor, "batch hidden"]:
-    """Matrix times vector, for every member of a batch."""
+    """Batched matrix-vector product."""
     return (matrix @ dx.unsqueeze(-1)).squeeze(-1)

@@ -1,4 +1,4 @@
-"""`IrregularSeries` to `ControlPath` X: one scheme a file, one class for all."""
+"""Path schemes: from an `IrregularSeries` to a `ControlPath` X. One file per scheme; all return the same class."""
 
 from .._native import level as _level
 from .control_path import ControlPath as ControlPath
@@ -17,5 +17,5 @@ from .smoothing import smoothing as smoothing
 
 
 def native_level() -> str:
-    """The instruction-set level of the kernels in use, `"none"` where plain torch runs."""
+    """The instruction-set level of the kernels in use; `"none"` if plain torch runs instead."""
     return _level()

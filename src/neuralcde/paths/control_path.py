@@ -1,4 +1,4 @@
-"""The path X that drives a controlled differential equation: one class for every scheme."""
+"""The control path X, which drives a controlled differential equation; one class for every scheme."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ Causality = Literal["none", "knots", "everywhere"]
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class ControlPath:
-    r"""A batch of continuous paths $X \colon [t_0, t_n] \to \mathbb{R}^{channels}$, one a series, each on its own interval.
+    r"""A batch of continuous paths $X \colon [t_0, t_n] \to \mathbb{R}^{channels}$, one per series.
 
-    Every scheme gives the same object: pieces that are polynomials in $u \in [0, 1]$,
-    $X(t) = \sum_k c_k u^k$ with $u = (t - t_r) / h$ on the piece that starts at row r and lasts h.
+    Each series has its own interval $[t_0, t_n]$. X is a piecewise polynomial: on the piece that starts at row r and
+    has duration h, $X(t) = \sum_k c_k u^k$ with $u = (t - t_r) / h \in [0, 1]$.
 
     Parameters
     ----------
     series
         The observations that the path was made from.
     coefficients
-        (pieces, degree + 1, channels): the pieces of the first series, then those of the second, ...
+        Polynomial coefficients $c_k$, shape (pieces, degree + 1, channels). The pieces of the first series come first,
+        then those of the second, and so on.
     pieces_per_gap
-        1, or 2 for rectilinear paths, whose every second piece is vertical: it has duration 0.
+        1; or 2 for rectilinear paths, in which every second piece is vertical (it has duration 0).
     scheme
-        Name of the function that made the path.
+        Name of the scheme that made the path.
     causality
-        Which values of X do not depend on later observations: `"none"`, those at `"knots"`, or `"everywhere"`.
+        Where X(t) depends only on observations up to t: at all t (`"everywhere"`), at `"knots"`, or nowhere (`"none"`).
 
     Examples
     --------
@@ -57,8 +58,8 @@ class ControlPath:
 
     def __repr__(self) -> str:
         return (
-            f"ControlPath({self.scheme}, {len(self):,} series, {self.channels} channels, {len(self.coefficients):,} pieces, "
-            f"{str(self.dtype).removeprefix('torch.')})"
+            f"ControlPath({self.scheme}, {len(self):,} series, {self.channels} channels, "
+            f"{len(self.coefficients):,} pieces, {str(self.dtype).removeprefix('torch.')})"
         )
 
     @property
@@ -68,22 +69,22 @@ class ControlPath:
 
     @property
     def degree(self) -> int:
-        """Degree of the pieces."""
+        """Degree of the polynomials."""
         return self.coefficients.shape[1] - 1
 
     @property
     def dtype(self) -> torch.dtype:
-        """Type of the coefficients."""
+        """The dtype of the coefficients."""
         return self.coefficients.dtype
 
     @property
     def device(self) -> torch.device:
-        """Where the coefficients are."""
+        """The device of the coefficients."""
         return self.coefficients.device
 
     @property
     def knots(self) -> Float[Tensor, "rows"]:
-        """The observation times of all series, one series after the other (`series.offsets` says where each starts)."""
+        """The observation times of all series, concatenated; `series.offsets` says where each series starts."""
         return self.series.times
 
     @property
@@ -94,12 +95,12 @@ class ControlPath:
 
     @property
     def piece_offsets(self) -> Int[Tensor, "bounds"]:
-        """Where the pieces of each series start, and their number at the end."""
+        """Index of the first piece of each series; the last entry is the total number of pieces."""
         return piece_offsets(self.series.offsets, self.pieces_per_gap)
 
     @property
     def durations(self) -> Float[Tensor, "pieces"]:
-        """How long each piece lasts, float64: 0 for vertical pieces and for the piece of a series with one row."""
+        """Duration of each piece, float64; 0 for vertical pieces and for the only piece of a series with one row."""
         offsets, knots, firsts = self.series.offsets, self.knots, self.piece_offsets
         of_piece = ragged.series_of_rows(firsts)
         within = ragged.places_in_series(firsts)
@@ -108,16 +109,27 @@ class ControlPath:
         return gap.masked_fill(within % self.pieces_per_gap == 1, 0.0)
 
     def evaluate(self, t: Tensor | float | list[float], *, side: Side = "right") -> Float[Tensor, ...]:
-        """X(t): (series, channels) for a scalar, (series, k, channels) for times (k,) shared or (series, k) per series.
+        """X(t), differentiable in the coefficients, in the knots and in t.
 
-        `side` matters only where X jumps at a knot, on rectilinear paths: "right" is the value after the jump.
-        Differentiable in the coefficients, in the knots and in t.
+        Parameters
+        ----------
+        t
+            A time, k times of shape (k,) shared by all series, or times of shape (series, k).
+        side
+            Matters only for rectilinear paths, which jump at knots: "right" is the value after the jump, "left" before.
+
+        Returns
+        -------
+        Tensor
+            Shape (series, channels) for a scalar t, otherwise (series, k, channels).
         """
         piece, u, _ = self._locate(t, side, values=True)
         return self._polynomial(piece, u, order=0, scalar=_is_scalar(t))
 
     def at_rows(self) -> Float[Tensor, "rows channels"]:
-        """X at every row of the series, after a vertical piece where there is one; rows and offsets as in the series."""
+        """X at every row of the series, in the order of its rows; on rectilinear paths, after the jump."""
+        # At a row where a piece starts, X is the piece's constant coefficient. The last row of a series starts no
+        # piece: there X is the end of the last piece (u = 1), the sum of its coefficients.
         last = self.series.offsets[1:] - 1
         piece = ragged.places_in_series(self.series.offsets) * self.pieces_per_gap
         piece = piece + self.piece_offsets[:-1][ragged.series_of_rows(self.series.offsets)]
@@ -130,14 +142,14 @@ class ControlPath:
     ) -> Float[Tensor, ...]:
         r"""$\mathrm{d}^k X / \mathrm{d}t^k$ at t for k = `order` in 1, 2, 3; shapes as in `evaluate`.
 
-        At a knot the derivative of the piece after it (`side="right"`) or before it (`"left"`), at the ends of the
-        interval that of the only piece there. Vertical pieces have no derivative and are passed over.
+        At a knot it is the derivative of the piece after it (`side="right"`) or before it (`"left"`); at an end of the
+        interval, that of the only adjacent piece. Vertical pieces have no derivative and are skipped.
         """
         if order not in (1, 2, 3):
             raise ValueError(f"order must be 1, 2 or 3, got {order!r}.")
         piece, u, duration = self._locate(t, side, values=False)
         slope = self._polynomial(piece, u, order=order, scalar=False)
-        # divided in float64: the third power of a short gap is beyond float32
+        # Divided in float64: the third power of a short gap underflows in float32.
         slope = (slope / torch.where(duration > 0, duration, 1.0)[..., None] ** order).to(self.dtype)
         return slope[:, 0] if _is_scalar(t) else slope
 
@@ -149,41 +161,43 @@ class ControlPath:
         return self.at(ragged.positions(index, len(self)))
 
     def at(self, chosen: slice | Int[Tensor, "chosen"]) -> ControlPath:
-        """The paths at these positions, which must be right: indexing without its checks, for the loop of a training."""
+        """The paths at these positions: like indexing, but without checks, for use in a training loop."""
         pieces, _ = ragged.select(self.piece_offsets, chosen)
         coefficients = ragged.take(self.coefficients, pieces)
         return dataclasses.replace(self, series=self.series.at(chosen), coefficients=coefficients)
 
     def to(self, target: torch.device | torch.dtype | str) -> ControlPath:
-        """The path on another device or in another precision."""
+        """The path on another device, or with another dtype."""
         return dataclasses.replace(self, series=self.series.to(target), coefficients=self.coefficients.to(target))
 
     def _locate(
         self, t: Tensor | float | list[float], side: Side, *, values: bool
     ) -> tuple[Int[Tensor, "series k"], Float[Tensor, "series k"], Float[Tensor, "series k"]]:
-        """Piece, place u within it and its duration. At the end, values are read after the last vertical piece."""
+        """The piece that each time lies in, the position u within it, and the piece's duration."""
         if side not in ("left", "right"):
             raise ValueError(f'side must be "left" or "right", got {side!r}.')
         asked = self.asked_times(t)
         offsets, knots = self.series.offsets, self.knots
         row = ragged.last_row_at_or_before(knots.detach(), offsets, asked.detach(), strict=side == "left")
         first, last = offsets[:-1, None], offsets[1:, None] - 1
+        # No piece starts at the last row: the end of the interval belongs to the piece before it.
         row = torch.minimum(row, torch.maximum(last - 1, first))
         duration = knots[torch.minimum(row + 1, last)] - knots[row]
         u = (asked - knots[row]) / torch.where(duration > 0, duration, 1.0)
         piece = self.piece_offsets[:-1, None] + (row - first) * self.pieces_per_gap
+        # On a rectilinear path, X at the very end is the value after the last jump, which only the vertical piece has.
         if values and self.pieces_per_gap == 2 and side == "right":
             ended = (asked == knots[last]) & (last > first)
             piece = torch.where(ended, self.piece_offsets[1:, None] - 1, piece)
         return piece, u, duration
 
     def asked_times(self, t: Tensor | float | list[float]) -> Float[Tensor, "series k"]:
-        """Times that a user asks for, as (series, k) in float64; outside a series' interval they are refused."""
+        """Broadcast times to shape (series, k) in float64; times outside a series' interval raise `ValueError`."""
         asked = torch.as_tensor(t, dtype=torch.float64, device=self.device)
         if asked.ndim > 2 or (asked.ndim == 2 and len(asked) != len(self)):
             raise ValueError(
-                f"t of shape {tuple(asked.shape)} does not fit {len(self)} series; expected a scalar, (k,) shared by all, or "
-                f"({len(self)}, k)."
+                f"t of shape {tuple(asked.shape)} does not fit {len(self)} series; expected a scalar, (k,) shared by "
+                f"all, or ({len(self)}, k)."
             )
         asked = asked.reshape(1, -1) if asked.ndim < 2 else asked
         asked = asked.expand(len(self), asked.shape[1])
@@ -192,21 +206,21 @@ class ControlPath:
         if bool(outside.any()):
             i, j = outside.nonzero()[0].tolist()
             raise ValueError(
-                f"t={asked[i, j].item()} lies outside series {ragged.series_name(self.series.ids, i)}, which is defined on "
-                f"[{low[i].item()}, {high[i].item()}]; X is never extrapolated. Ask each series for times of its own: t of shape "
-                f"({len(self)}, k), within path.interval."
+                f"t={asked[i, j].item()} lies outside series {ragged.series_name(self.series.ids, i)}, which is "
+                f"defined on [{low[i].item()}, {high[i].item()}]; X is never extrapolated. Pass times per series, t of "
+                f"shape ({len(self)}, k), within path.interval."
             )
         return asked
 
     def _polynomial(
         self, piece: Int[Tensor, "series k"], u: Float[Tensor, "series k"], *, order: int, scalar: bool
     ) -> Float[Tensor, ...]:
-        """The order-th derivative in u, by Horner's rule."""
+        """The derivative of the given order with respect to u, by Horner's rule."""
         coefficients = self.coefficients[piece]
         u = u[..., None].to(self.dtype)
         result = torch.zeros_like(coefficients[:, :, 0])
         for power in range(self.degree, order - 1, -1):
-            falling = 1
+            falling = 1  # factor that differentiating u**power brings down: power (power - 1) ... (power - order + 1)
             for factor in range(power - order + 1, power + 1):
                 falling *= factor
             result = result * u + falling * coefficients[:, :, power]

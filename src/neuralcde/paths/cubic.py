@@ -1,4 +1,4 @@
-"""Cubics through each channel's own observations, given their slopes there: what natural_cubic and hermite share."""
+"""Piecewise cubics through the observations of each channel with given slopes; shared by natural_cubic and hermite."""
 
 from __future__ import annotations
 
@@ -21,26 +21,37 @@ FindSlopes = Callable[[IrregularSeries], Float[Tensor, "rows channels"]]
 def cubic_pieces(
     series: IrregularSeries, kind: Literal["natural", "backward"], find_slopes: FindSlopes
 ) -> Float[Tensor, "pieces 4 channels"]:
-    """The coefficients of every piece, by the kernel for this kind of slopes, or in torch with `find_slopes`."""
+    """The coefficients of every piece.
+
+    Parameters
+    ----------
+    series
+        The observations.
+    kind
+        Which slopes the native kernel computes.
+    find_slopes
+        The same slopes in plain torch, for when the kernel cannot run.
+    """
     if kernels is not None and series.device.type == "cpu" and not transformed():
         return _Native.apply(series.times, series.values, series.offsets, kind)  # type: ignore[no-untyped-call, no-any-return]
     return in_blocks(series, 4, lambda part: in_torch(part, find_slopes))
 
 
 def in_torch(series: IrregularSeries, find_slopes: FindSlopes) -> Float[Tensor, "pieces 4 channels"]:
-    r"""The same in plain torch: the specification of the kernel, and what runs where there is none.
+    r"""The same in plain torch: the specification of the kernel, and the fallback where the kernel cannot run.
 
-    Between two observations of a channel with slopes $d_0$ and $d_1$, with $q = 1 / (t_1 - t_0)$, $D = (x_1 - x_0) q$ and $s = t - t_0$,
+    Between two observations $(t_0, x_0)$ and $(t_1, x_1)$ of a channel, with slopes $d_0$ and $d_1$ there and with
+    $q = 1 / (t_1 - t_0)$, $D = (x_1 - x_0) q$ and $s = t - t_0$,
 
-    $$p(s) = x_0 + d_0 s + (3 D - d_1 - 2 d_0) q s^2 + (d_0 + d_1 - 2 D) q^2 s^3,$$
+    $$p(s) = x_0 + d_0 s + (3 D - d_1 - 2 d_0) q s^2 + (d_0 + d_1 - 2 D) q^2 s^3.$$
 
-    and the coefficients of $u^k$ on a piece of duration h that starts at s are $h^k p^{(k)}(s) / k!$.
+    On a piece of duration h that starts at s, the coefficient of $u^k$ is $h^k p^{(k)}(s) / k!$.
     """
     gaps = own_gaps(series)
     slopes = find_slopes(series)
     known = torch.where(series.values.isnan(), 0.0, series.values).double()
     x0, x1 = known.gather(0, gaps.before), known.gather(0, gaps.after)
-    single = gaps.before == gaps.after
+    single = gaps.before == gaps.after  # outside the channel's observations X is constant, so its slope is 0
     d0, d1 = (torch.where(single, 0.0, slopes.gather(0, row)) for row in (gaps.before, gaps.after))
     q = 1 / gaps.width
     mean = (x1 - x0) * q
@@ -56,6 +67,8 @@ def in_torch(series: IrregularSeries, find_slopes: FindSlopes) -> Float[Tensor, 
 
 
 class _Native(torch.autograd.Function):
+    """The native kernel, differentiable once in the times and values."""
+
     @staticmethod
     def forward(ctx: Any, times: Tensor, values: Tensor, offsets: Int[Tensor, "bounds"], kind: str) -> Tensor:
         assert kernels is not None
@@ -68,8 +81,8 @@ class _Native(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable(
-        "the native kernel of a cubic path cannot be differentiated twice; set NEURALCDE_ISA=none to build paths in plain torch, "
-        "which can."
+        "the native kernel of a cubic path cannot be differentiated twice; set NEURALCDE_ISA=none to build paths in "
+        "plain torch, which can."
     )
     def backward(ctx: Any, saved: tuple[Tensor, ...], gradient: Tensor) -> tuple[Tensor | None, Tensor, None, None]:
         assert kernels is not None

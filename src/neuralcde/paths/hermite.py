@@ -17,14 +17,15 @@ from .sweeps import neighbours
 
 
 def hermite(series: IrregularSeries, *, fill: Fill = "interpolate") -> ControlPath:
-    r"""Cubic Hermite path with backward differences: once differentiable, and local.
+    r"""Cubic Hermite path with backward differences: continuously differentiable, and local.
 
-    Between consecutive observations $(t_0, x_0)$ and $(t_1, x_1)$ of a channel, with $s = t - t_0$, $h = t_1 - t_0$, the slope
-    $D = (x_1 - x_0) / h$ of this gap and the slope m of the gap before it (the first gap takes its own),
+    Between consecutive observations $(t_0, x_0)$ and $(t_1, x_1)$ of a channel, let $s = t - t_0$ and
+    $h = t_1 - t_0$, let $D = (x_1 - x_0) / h$ be the slope of this gap, and m the slope of the gap before it (for the
+    first gap m = D). Then
 
-    $$X(t) = x_0 + m s + 2 (D - m) \frac{s^2}{h} - (D - m) \frac{s^3}{h^2},$$
+    $$X(t) = x_0 + m s + 2 (D - m) \frac{s^2}{h} - (D - m) \frac{s^3}{h^2}.$$
 
-    the cubic that leaves $x_0$ with slope m and reaches $x_1$ with slope D (Morrill et al. 2022, "On the choice of
+    This cubic leaves $x_0$ with slope m and reaches $x_1$ with slope D (Morrill et al. 2022, "On the choice of
     interpolation scheme for neural CDEs").
 
     Parameters
@@ -32,9 +33,9 @@ def hermite(series: IrregularSeries, *, fill: Fill = "interpolate") -> ControlPa
     series
         The observations, usually with a time channel: `series.with_channels()`.
     fill
-        What a missing value is. `"interpolate"`: cubics run between the channel's own observations, and X is constant
-        before the first and after the last one. `"forward"`: the channel's last observation is carried forward (0
-        before the first), and cubics run between rows.
+        How missing values are filled. `"interpolate"`: cubics run between the channel's own observations, and X is
+        constant before the first and after the last one. `"forward"`: the channel's last observation is carried forward
+        (0 before the first), and cubics run between rows.
 
     Returns
     -------
@@ -46,7 +47,8 @@ def hermite(series: IrregularSeries, *, fill: Fill = "interpolate") -> ControlPa
     Causality: with `fill="forward"` X at a knot depends only on observations up to it; with `"interpolate"` that holds
     for complete data only. Between knots X looks ahead to the next row.
 
-    Differentiable in the values and in the times. Cost: O(rows x channels), four coefficients a piece and channel.
+    Differentiable in the values and in the times. Cost: O(rows x channels) time, four coefficients per piece and
+    channel.
 
     Examples
     --------
@@ -66,7 +68,7 @@ def hermite(series: IrregularSeries, *, fill: Fill = "interpolate") -> ControlPa
 
 
 def backward_slopes(series: IrregularSeries) -> Float[Tensor, "rows channels"]:
-    """At each observation the slope of the gap before it, at a channel's first one the slope of the gap after it."""
+    """Slope of the gap before each observation; at a channel's first observation, that of the gap after it."""
     before, after = neighbours(series)
     known = torch.where(series.values.isnan(), 0.0, series.values).double()
     arriving = (known - known.gather(0, before.row)) * before.q
@@ -75,7 +77,7 @@ def backward_slopes(series: IrregularSeries) -> Float[Tensor, "rows channels"]:
 
 @dataclass
 class Hermite(PathScheme, name="hermite"):
-    """`nc.hermite` as a scheme; values are carried forward unless told otherwise, so that it is causal at the rows.
+    """`nc.hermite` as a path scheme. With the default `fill="forward"` it is causal at the knots.
 
     Parameters
     ----------
@@ -89,10 +91,10 @@ class Hermite(PathScheme, name="hermite"):
         check_fill(self.fill)
 
     def build(self, series: IrregularSeries) -> ControlPath:
-        """Cubics with backward differences."""
+        """The paths of a batch of series."""
         return hermite(series, fill=self.fill)
 
     @property
     def causality(self) -> Causality:
-        """At the rows where values are carried forward."""
+        """`"knots"` with `fill="forward"`, else `"none"`."""
         return causality_of_fill(self.fill)

@@ -28,9 +28,9 @@ def linear(series: IrregularSeries, *, fill: Fill = "interpolate") -> ControlPat
     series
         The observations, usually with a time channel: `series.with_channels()`.
     fill
-        What a missing value is. `"interpolate"`: the line runs between the channel's own observations, and is constant
-        before the first and after the last one. `"forward"`: the channel's last observation is carried forward (0
-        before the first), and lines run between rows.
+        How missing values are filled. `"interpolate"`: lines run between the channel's own observations, and X is
+        constant before the first and after the last one. `"forward"`: the channel's last observation is carried forward
+        (0 before the first), and lines run between rows.
 
     Returns
     -------
@@ -39,11 +39,12 @@ def linear(series: IrregularSeries, *, fill: Fill = "interpolate") -> ControlPat
 
     Notes
     -----
-    Causality: with `fill="forward"` X at a knot depends only on observations up to it; with `"interpolate"` that holds
-    for complete data only, since a missing value is read off the next observation. Between knots X looks ahead to the
-    next row. Every fixed-step solver that steps from knot to knot integrates a linear path without quadrature error.
+    Causality: with `fill="forward"` X at a knot depends only on observations up to it; with
+    `"interpolate"` that holds for complete data only, since a missing value depends on the channel's next
+    observation. Between knots X looks ahead to the next row. Every solver that steps from knot to knot integrates a
+    linear path without quadrature error.
 
-    Cost: O(rows x channels), two coefficients a piece and channel.
+    Cost: O(rows x channels) time, two coefficients per piece and channel.
 
     Examples
     --------
@@ -67,7 +68,7 @@ def linear(series: IrregularSeries, *, fill: Fill = "interpolate") -> ControlPat
 
 
 def in_torch(series: IrregularSeries) -> Float[Tensor, "pieces 2 channels"]:
-    """Lines between own observations in plain torch: differentiable, and the specification of the kernel."""
+    """Lines between a channel's own observations, in plain torch: differentiable, and the kernel's specification."""
     gaps = own_gaps(series)
     known = torch.where(series.values.isnan(), 0.0, series.values).double()
     start = known.gather(0, gaps.before)
@@ -81,13 +82,13 @@ def _between_rows(series: IrregularSeries) -> Float[Tensor, "pieces 2 channels"]
     values = forward_filled(series).values
     rise = torch.zeros_like(values)
     rise[:-1] = values.diff(dim=0)
-    rise[series.offsets[1:] - 1] = 0.0  # a series of one row stays where it is
+    rise[series.offsets[1:] - 1] = 0.0  # the only piece of a series with one row is constant
     return torch.stack([values[row], rise[row]], dim=1)
 
 
 @dataclass
 class Linear(PathScheme, name="linear"):
-    """`nc.linear` as a scheme; values are carried forward unless told otherwise, so that it is causal at the rows.
+    """`nc.linear` as a path scheme. With the default `fill="forward"` it is causal at the knots.
 
     Parameters
     ----------
@@ -101,10 +102,10 @@ class Linear(PathScheme, name="linear"):
         check_fill(self.fill)
 
     def build(self, series: IrregularSeries) -> ControlPath:
-        """Straight lines between observations."""
+        """The paths of a batch of series."""
         return linear(series, fill=self.fill)
 
     @property
     def causality(self) -> Causality:
-        """At the rows where values are carried forward."""
+        """`"knots"` with `fill="forward"`, else `"none"`."""
         return causality_of_fill(self.fill)

@@ -1,4 +1,4 @@
-"""Natural cubic splines: the paper's path."""
+"""Natural cubic splines, the paper's path scheme."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from .sweeps import by_row, by_step, neighbours
 def natural_cubic(series: IrregularSeries) -> ControlPath:
     r"""Natural cubic spline through each channel's own observations: twice continuously differentiable.
 
-    Among all curves through the observations $(t_j, x_j)$ of a channel it has the least $\int X''(t)^2 \mathrm{d}t$. Its slopes
-    $d_j$ at the observations solve the tridiagonal system of the paper's lemma B.9, with $q_j = 1 / (t_{j+1} - t_j)$,
+    Among all curves through the observations $(t_j, x_j)$ of a channel, it minimises $\int X''(t)^2 \mathrm{d}t$.
+    With $q_j = 1 / (t_{j+1} - t_j)$, its slopes $d_j$ at the observations solve the tridiagonal system of the paper's
+    lemma B.9,
 
-    $$q_{j-1} d_{j-1} + 2 (q_{j-1} + q_j) d_j + q_j d_{j+1} = 3 q_{j-1}^2 (x_j - x_{j-1}) + 3 q_j^2 (x_{j+1} - x_j),$$
+    $$q_{j-1} d_{j-1} + 2 (q_{j-1} + q_j) d_j + q_j d_{j+1} = 3 q_{j-1}^2 (x_j - x_{j-1}) + 3 q_j^2 (x_{j+1} - x_j).$$
 
-    terms beyond the first and last observation left out. Before its first and after its last observation a channel is
-    constant.
+    Terms beyond the first and last observation are left out. Before its first and after its last observation a channel
+    is constant.
 
     Parameters
     ----------
@@ -40,11 +41,11 @@ def natural_cubic(series: IrregularSeries) -> ControlPath:
 
     Notes
     -----
-    Causality: none. Every coefficient depends on all observations, later ones too. Over very uneven gaps the spline
-    overshoots the data many times, `hermite` less, `linear` never.
+    Causality: none. Every coefficient depends on all observations, including later ones. Where gaps are
+    very uneven, the spline can overshoot the data by a large multiple; `hermite` overshoots less, `linear` never.
 
-    Differentiable in the values and in the times. Solved in float64, natively where the kernels were built, in
-    O(rows x channels) time; four coefficients a piece and channel.
+    Differentiable in the values and in the times. Solved in float64, by native kernels where they were built. Cost:
+    O(rows x channels) time, four coefficients per piece and channel.
 
     Examples
     --------
@@ -60,8 +61,12 @@ def natural_cubic(series: IrregularSeries) -> ControlPath:
 
 
 def natural_slopes(series: IrregularSeries) -> Float[Tensor, "rows channels"]:
-    """The tridiagonal solve of all series and channels at once; the loop is over row numbers within a series."""
+    """The slopes of the spline: Thomas's tridiagonal algorithm for all series and channels at once.
+
+    The loops run over row numbers within a series, so step k works on the k-th row of every series.
+    """
     before, after = neighbours(series)
+    # Right-hand side. A missing neighbour has q = 0, which drops its terms from the equation.
     known = torch.where(series.values.isnan(), 0.0, series.values).double()
     pull = 3 * (before.q**2 * (known - known.gather(0, before.row)))
     pull = pull + 3 * (after.q**2 * (known.gather(0, after.row) - known))
@@ -70,6 +75,8 @@ def natural_slopes(series: IrregularSeries) -> Float[Tensor, "rows channels"]:
     )
     if not len(right):
         return known
+    # Forward elimination. `pivot` is the inverse of the eliminated diagonal, `carried` the eliminated right-hand
+    # side. At a row where the channel is missing both keep the values of its previous observation.
     zero = torch.zeros_like(right[0])
     pivot, carried, swept = zero, zero, []
     for row in range(len(right)):
@@ -78,6 +85,7 @@ def natural_slopes(series: IrregularSeries) -> Float[Tensor, "rows channels"]:
         new_pivot = 1 / torch.where(diagonal > 0, diagonal, 1.0)
         pivot, carried = torch.where(here, new_pivot, pivot), torch.where(here, new_carried, carried)
         swept.append((pivot, carried))
+    # Back substitution, from the last row to the first.
     slope, slopes = zero, []
     for row in range(len(right) - 1, -1, -1):
         pivot, carried = swept[row]
@@ -88,7 +96,7 @@ def natural_slopes(series: IrregularSeries) -> Float[Tensor, "rows channels"]:
 
 @dataclass
 class NaturalCubic(PathScheme, name="natural_cubic"):
-    """`nc.natural_cubic` as a scheme: the paper's, which looks ahead."""
+    """`nc.natural_cubic` as a path scheme: the paper's choice. Not causal."""
 
     causality: ClassVar[Causality] = "none"
 

@@ -1,4 +1,4 @@
-"""Paths and their targets, batch by batch, for `torch.utils.data.DataLoader`."""
+"""A `torch.utils.data.Dataset` of control paths and their targets."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ from .control_path import ControlPath
 
 
 class PathDataset(Dataset[Any]):
-    """A path a series, with or without a target: what a `DataLoader` takes.
+    """A dataset with one path per series, and optional targets, for a `DataLoader`.
 
-    A batch is sliced out of the path as a whole, by the numbers of its series; nothing is computed again and nothing padded.
+    A batch is indexed out of the whole path in one operation, by the positions of its series. Nothing is computed again
+    and nothing is padded.
 
     Parameters
     ----------
     source
-        Paths, built once; or series, of which each batch is built by `build` when its turn comes, which needs less memory.
+        Paths that are already built; or series, whose paths are built by `build` batch by batch, which needs less
+        memory.
     targets
-        One a series, anything that becomes a tensor; None for none.
+        One target per series, as anything that `torch.as_tensor` accepts; None for no targets.
     per_row
-        Whether there is a target for every row of the series instead.
+        Whether `targets` has one entry per row of the series instead.
     build
-        From series to path, e.g. `nc.linear`; only with series.
+        Function from series to path, e.g. `nc.linear`; required if `source` is series, not allowed otherwise.
 
     Examples
     --------
@@ -48,14 +50,15 @@ class PathDataset(Dataset[Any]):
     ):
         if isinstance(source, IrregularSeries) == (build is None):
             raise ValueError(
-                "series need build=, the function that makes a path of them, e.g. build=nc.linear; paths are built already."
+                "build= is the function from series to path, e.g. build=nc.linear; it is required with series and not "
+                "allowed with paths, which are built already."
             )
         self.source, self.build, self.per_row = source, build, per_row
         self.targets: Tensor | None = None if targets is None else torch.as_tensor(targets)
         wanted = len(self.series.times) if per_row else len(source)
         if self.targets is not None and (self.targets.ndim == 0 or len(self.targets) != wanted):
             each = "row" if per_row else "series"
-            raise ValueError(f"targets must be one a {each}: {wanted}, got shape {tuple(self.targets.shape)}.")
+            raise ValueError(f"targets must be one per {each}: {wanted}, got shape {tuple(self.targets.shape)}.")
 
     def __len__(self) -> int:
         return len(self.source)
@@ -66,7 +69,7 @@ class PathDataset(Dataset[Any]):
         return path if targets is None else (path, targets)
 
     def subset(self, index: ragged.Index) -> PathDataset:
-        """These series, in this order, as data of their own."""
+        """A dataset of these series, in this order."""
         part, targets = self._part(index)
         return PathDataset(part, targets, per_row=self.per_row, build=self.build)
 
@@ -79,19 +82,19 @@ class PathDataset(Dataset[Any]):
 
     @property
     def series(self) -> IrregularSeries:
-        """The series that the paths are of."""
+        """The series that the paths interpolate."""
         return self.source.series if isinstance(self.source, ControlPath) else self.source
 
     def __getitems__(self, indices: Sequence[int]) -> Any:
-        """A whole batch at once, as a `DataLoader` asks for it."""
+        """A whole batch at once; `DataLoader` calls this in place of `__getitem__` per item."""
         return self[list(indices)]
 
     def loader(self, batch_size: int = 32, *, shuffle: bool = False, **options: Any) -> DataLoader[Any]:
-        """A `DataLoader` of batches: a path, or a pair of path and targets; options as there."""
-        if not shuffle:  # a DataLoader draws a number in any case: not from the global generator
+        """A `DataLoader` of paths, or of pairs (path, targets); `options` are passed to its constructor."""
+        if not shuffle:  # a DataLoader draws a seed even without shuffling: keep it off the global generator
             options.setdefault("generator", torch.Generator())
-        return DataLoader(self, batch_size=batch_size, shuffle=shuffle, collate_fn=_as_it_is, **options)
+        return DataLoader(self, batch_size=batch_size, shuffle=shuffle, collate_fn=_identity, **options)
 
 
-def _as_it_is(batch: Any) -> Any:
+def _identity(batch: Any) -> Any:
     return batch

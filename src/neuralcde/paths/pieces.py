@@ -1,7 +1,7 @@
-r"""What the schemes share: pieces, and each channel's own gaps between observations.
+r"""Building blocks of the path schemes: pieces, and the gaps between a channel's own observations.
 
-A series of n rows has n - 1 gaps between rows and one piece a gap (rectilinear: two). A series of one row gets one
-piece of duration 0 that stays where it is. On its piece, X is a polynomial in $u = (t - t_r) / h \in [0, 1]$.
+A series of n rows has n - 1 gaps between rows, with one piece per gap (rectilinear paths: two). A series of one row
+gets one constant piece of duration 0. On each piece, X is a polynomial in $u = (t - t_r) / h \in [0, 1]$.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ CELLS_AT_ONCE = 1 << 20
 
 
 def piece_offsets(offsets: Int[Tensor, "bounds"], per_gap: int) -> Int[Tensor, "bounds"]:
-    """Where the pieces of each series start, and their number at the end."""
+    """Index of the first piece of each series; the last entry is the total number of pieces."""
     gaps = ragged.lengths(offsets) - 1
     return ragged.offsets_of(torch.where(gaps > 0, gaps * per_gap, 1))
 
 
 def first_rows(offsets: Int[Tensor, "bounds"]) -> Int[Tensor, "gaps"]:
-    """The row at which each gap starts: every row but the last of a series (the only row, where there is one only)."""
+    """The row at which each gap starts: every row but the last of its series, and the only row of a one-row series."""
     row = torch.arange(int(offsets[-1]), device=offsets.device)
     last = torch.zeros_like(row, dtype=torch.bool)
     last[offsets[1:] - 1] = ragged.lengths(offsets) > 1
@@ -40,9 +40,9 @@ def in_blocks(
     *,
     per_gap: int = 1,
 ) -> Float[Tensor, "pieces powers channels"]:
-    """The coefficients of all series, built for some series at a time so that scratch memory stays small.
+    """The coefficients of all series, built block by block to bound the scratch memory.
 
-    With gradients everything is built at once: the graph would hold it all anyway.
+    If gradients are required, everything is built at once: the graph keeps all intermediates in any case.
     """
     if series.values.requires_grad or series.times.requires_grad:
         return build(series)
@@ -54,7 +54,7 @@ def in_blocks(
 
 
 def blocks(series: IrregularSeries) -> Iterator[slice]:
-    """Ranges of consecutive series with about `CELLS_AT_ONCE` values each, one series at least."""
+    """Ranges of consecutive series with at most `CELLS_AT_ONCE` values each; a longer series has a range of its own."""
     rows = max(CELLS_AT_ONCE // max(series.channels, 1), 1)
     start = 0
     while start < len(series):
@@ -66,10 +66,21 @@ def blocks(series: IrregularSeries) -> Iterator[slice]:
 
 
 class Gaps(NamedTuple):
-    """For every piece and channel, the gap between the channel's own observations that the piece lies in.
+    """For every piece and channel, the gap between consecutive observations of the channel that contains the piece.
 
-    `before` and `after` are the rows of those observations. Where there is only one of them both name it; `none` marks
-    channels without any observation. `since` is the time from `before` to the start of the piece, `duration` the piece's.
+    Parameters
+    ----------
+    before, after
+        Rows of the observations at both ends of the gap. Before a channel's first and after its last observation there
+        is only one such row, and both are equal to it.
+    none
+        True for channels without any observation.
+    width
+        Time from `before` to `after`; 1 where the two are equal, so that it can be divided by.
+    since
+        Time from `before` to the start of the piece.
+    duration
+        Duration of the piece.
     """
 
     before: Int[Tensor, "pieces channels"]
@@ -81,7 +92,7 @@ class Gaps(NamedTuple):
 
 
 def own_gaps(series: IrregularSeries) -> Gaps:
-    """Each channel's own gaps; outside its observations the gap is empty, so that X stays constant there."""
+    """The gaps of each channel. Outside the channel's observations the gap is empty, so that X is constant there."""
     row = first_rows(series.offsets)
     before = ragged.last_observed_row(series.observed, series.offsets)
     after = next_observed_row(series)
@@ -102,6 +113,8 @@ def next_observed_row(series: IrregularSeries) -> Int[Tensor, "rows channels"]:
     """For every row and channel, the row of the channel's next observation after it; -1 if there is none."""
     rows = len(series.times)
     row = torch.arange(rows, device=series.device)[:, None]
+    # A cumulative minimum from the end gives the next observation at or after a row; shifting by one makes it "after".
+    # It runs over all series at once, so a result beyond the end of the row's own series counts as none.
     there = torch.where(series.observed, row, rows)
     there = there.flip(0).cummin(0).values.flip(0) if rows else there
     there = torch.nn.functional.pad(there[1:], (0, 0, 0, 1), value=rows) if rows else there
@@ -110,21 +123,21 @@ def next_observed_row(series: IrregularSeries) -> Int[Tensor, "rows channels"]:
 
 
 def forward_filled(series: IrregularSeries) -> IrregularSeries:
-    """The series with every channel's last observation carried forward, 0 before its first: nothing is missing."""
+    """The series with missing values replaced by the channel's last observation, or by 0 before its first one."""
     filled = ragged.forward_fill(series.values, series.observed, series.offsets)
     return dataclasses.replace(series, values=filled)
 
 
 def check_series(series: object) -> None:
-    """A path is made of series, of nothing else."""
+    """Raise `TypeError` for anything but an `IrregularSeries`."""
     if not isinstance(series, IrregularSeries):
         raise TypeError(
-            f"series must be an IrregularSeries, got {type(series).__name__}; make one: nc.IrregularSeries.from_list(pairs), "
-            ".from_long(frame, id=, time=) or .from_padded(array)."
+            f"series must be an IrregularSeries, got {type(series).__name__}; make one: "
+            "nc.IrregularSeries.from_list(pairs), .from_long(frame, id=, time=) or .from_padded(array)."
         )
 
 
 def check_fill(fill: str) -> None:
-    """`fill` is one of two words."""
+    """Raise `ValueError` for an unknown `fill`."""
     if fill not in ("interpolate", "forward"):
         raise ValueError(f'fill must be "interpolate" or "forward", got {fill!r}.')

@@ -1,4 +1,4 @@
-"""Rectilinear interpolation: time moves first, then the values."""
+"""Rectilinear interpolation: in each gap time moves first, then the values."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from .scheme import PathScheme
 
 
 def rectilinear(series: IrregularSeries) -> ControlPath:
-    r"""Rectilinear path: $(t_0, x_0) \to (t_1, x_0) \to (t_1, x_1) \to (t_2, x_1) \to \ldots$, straight in between.
+    r"""Rectilinear path: straight lines $(t_0, x_0) \to (t_1, x_0) \to (t_1, x_1) \to (t_2, x_1) \to \ldots$
 
-    Each gap has two pieces. On the first, time (and what follows it, the channels $t x_0$) runs to the next row while
-    the data stay; on the second, of duration 0, the data and the counts move to the new row while time stands still.
-    Missing values keep the channel's last observation, 0 before its first one.
+    Each gap has two pieces. On the first, the time channel and the start channels $t x_0$ move to the next row while
+    the data channels are constant. On the second, of duration 0, the data and count channels move to the new row
+    while time is constant. A missing value is replaced by the channel's last observation, or by 0 before its first
+    one.
 
     Parameters
     ----------
@@ -30,12 +31,12 @@ def rectilinear(series: IrregularSeries) -> ControlPath:
     Returns
     -------
     ControlPath
-        With pieces of degree 1, two a gap.
+        With pieces of degree 1, two per gap.
 
     Notes
     -----
-    Causality: everywhere. X up to time t, knots or not, never depends on observations after t; the price is twice the
-    number of pieces (Morrill et al. 2022).
+    Causality: everywhere. X up to any time t, between knots too, never depends on observations after t. The price is
+    twice the number of pieces (Morrill et al. 2022).
 
     Examples
     --------
@@ -61,7 +62,7 @@ def _pieces(series: IrregularSeries) -> Float[Tensor, "pieces 2 channels"]:
     across = torch.stack([start, first_rise], dim=1)
     up = torch.stack([start + first_rise, rise - first_rise], dim=1)
     both = torch.stack([across, up], dim=1).flatten(0, 1)
-    # a series of one row has one piece, not two
+    # A series of one row has one piece, not two.
     firsts = piece_offsets(series.offsets, 1)[:-1][series.lengths == 1]
     keep = torch.ones(len(both), dtype=torch.bool, device=series.device)
     keep[2 * firsts + 1] = False
@@ -70,7 +71,7 @@ def _pieces(series: IrregularSeries) -> Float[Tensor, "pieces 2 channels"]:
 
 @dataclass
 class Rectilinear(PathScheme, name="rectilinear"):
-    """`nc.rectilinear` as a scheme: causal everywhere."""
+    """`nc.rectilinear` as a path scheme. Causal everywhere."""
 
     causality: ClassVar[Causality] = "everywhere"
 

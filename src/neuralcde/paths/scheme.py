@@ -1,4 +1,4 @@
-"""What a path scheme is: a way to make a control path out of series, with options of its own."""
+"""The base class of path schemes, which build a control path from series."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Fill = Literal["interpolate", "forward"]
 
 
 class PathScheme(Part):
-    """A way to make paths. Subclass it as a dataclass whose fields are its options, and give it a name.
+    """Base class of path schemes. A subclass is a dataclass whose fields are its options, registered under a name.
 
     Examples
     --------
@@ -34,7 +34,7 @@ class PathScheme(Part):
     @property
     @abstractmethod
     def causality(self) -> Causality:
-        """Which values of X do not depend on later observations: `"none"`, those at `"knots"`, or `"everywhere"`."""
+        """Where X(t) depends only on observations up to t: `"everywhere"`, at `"knots"`, or nowhere (`"none"`)."""
         raise NotImplementedError(f"{type(self).__name__} must define causality")
 
 
@@ -42,5 +42,5 @@ PathScheme.registry = Registry("path scheme", PathScheme)
 
 
 def causality_of_fill(fill: Fill) -> Causality:
-    """Of local schemes: values carried forward never look ahead, values read off the next observation do."""
+    """Causality of a local scheme: values carried forward do not depend on later observations, interpolated ones do."""
     return "knots" if fill == "forward" else "none"

@@ -22,31 +22,31 @@ from .sweeps import by_row, by_step, neighbours
 
 
 def smoothing(series: IrregularSeries, *, penalty: float) -> ControlPath:
-    r"""Smoothing spline: the curve that weighs closeness to each channel's observations against roughness.
+    r"""Smoothing spline: minimises squared error at each channel's observations plus a roughness penalty.
 
-    $$X = \arg\min_g \sum_j (x_j - g(t_j))^2 + \text{penalty} \int g''(t)^2 \, \mathrm{d}t,$$
+    $$X = \arg\min_g \sum_j (x_j - g(t_j))^2 + \text{penalty} \int g''(t)^2 \, \mathrm{d}t$$
 
-    a natural cubic spline through smoothed values $(I + \text{penalty}\, K)^{-1} x$, found by Reinsch's pentadiagonal solve (1967).
-    The paper's appendix A allows approximation in place of interpolation where data are noisy. The time, count and
-    start channels are not noisy and are not smoothed.
+    The minimiser is the natural cubic spline through the smoothed values $(I + \text{penalty}\, K)^{-1} x$, which
+    Reinsch's pentadiagonal solve computes (1967). The paper's appendix A allows approximation in place of
+    interpolation where data are noisy. The time, count and start channels are exact and are not smoothed.
 
     Parameters
     ----------
     series
         The observations, usually with a time channel: `series.with_channels()`.
     penalty
-        At least 0, in units of time cubed: 0 gives `natural_cubic`, infinity would give the straight line of least
-        squares. After a `SeriesScaler` (mean gap one) 1 is a light and 100 a strong smoothing.
+        Weight of the roughness, at least 0, in units of time cubed. 0 gives `natural_cubic`; as the penalty grows, X
+        tends to the least-squares line. After a `SeriesScaler` (mean gap one), 1 is light and 100 strong smoothing.
 
     Returns
     -------
     ControlPath
-        With pieces of degree 3. Its `series` holds the observations as they were, not the smoothed values.
+        With pieces of degree 3. Its `series` holds the original observations, not the smoothed values.
 
     Notes
     -----
     Causality: none. Differentiable in the values, not in the times. The map from observations to smoothed values is
-    symmetric, so its backward pass is the same solve. Cost: O(rows x channels).
+    linear and symmetric, so its backward pass is the same solve. Cost: O(rows x channels) time.
 
     Examples
     --------
@@ -68,6 +68,8 @@ def smoothing(series: IrregularSeries, *, penalty: float) -> ControlPath:
 
 
 class _Smooth(torch.autograd.Function):
+    """`smooth`, differentiable in the values any number of times."""
+
     @staticmethod
     def forward(ctx: Any, values: Tensor, series: IrregularSeries, penalty: float) -> Tensor:
         ctx.series, ctx.penalty = dataclasses.replace(series, values=values.detach()), penalty
@@ -76,13 +78,15 @@ class _Smooth(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         observed = ctx.series.observed
-        # smoothing is linear and its matrix symmetric: it is its own way back, as often as one likes
-        pulled = _Smooth.apply(torch.where(observed, gradient, torch.nan), ctx.series, ctx.penalty)  # type: ignore[no-untyped-call]
-        return torch.where(observed, pulled, 0.0), None, None
+        # The smoothing matrix is symmetric, so the vector-Jacobian product is the same smoothing, applied to the
+        # gradient. Calling _Smooth again makes this backward differentiable in turn.
+        masked = torch.where(observed, gradient, torch.nan)
+        smoothed = _Smooth.apply(masked, ctx.series, ctx.penalty)  # type: ignore[no-untyped-call]
+        return torch.where(observed, smoothed, 0.0), None, None
 
 
 def smooth(series: IrregularSeries, penalty: float) -> Float[Tensor, "rows channels"]:
-    """The smoothed values at the observations, NaN elsewhere; channels that are not data as they were."""
+    """Smoothed values at the observations, NaN where missing; channels that are not data are copied unchanged."""
     values, offsets = series.values.contiguous(), series.offsets.contiguous()
     smoothed = torch.empty_like(values)
     if kernels is not None and series.device.type == "cpu":
@@ -97,16 +101,20 @@ def smooth(series: IrregularSeries, penalty: float) -> Float[Tensor, "rows chann
 
 
 def _added(series: IrregularSeries) -> Bool[Tensor, "channels"]:
+    """Mask of the channels that are not data: time, counts, start."""
     return torch.tensor([role != "data" for role in series.roles], device=series.device)
 
 
 def in_torch(series: IrregularSeries, penalty: float) -> Float[Tensor, "rows channels"]:
-    r"""The same in plain torch: the specification of the kernel, and what runs where there is none.
+    r"""The same in plain torch: the specification of the kernel, and the fallback where the kernel cannot run.
 
-    The second derivatives $\gamma$ at the inner observations solve $(R + \text{penalty}\, Q^T Q) \gamma = Q^T x$: with q the inverse
-    gaps, R is tridiagonal with $(1/q_{j-1} + 1/q_j)/3$ and $1/(6 q_j)$, column j of Q is $(q_{j-1}, -q_{j-1} - q_j, q_j)$.
-    The smoothed values are $x - \text{penalty}\, Q \gamma$.
+    The second derivatives $\gamma$ at the inner observations solve $(R + \text{penalty}\, Q^T Q) \gamma = Q^T x$.
+    With $q_j = 1 / (t_{j+1} - t_j)$, R is tridiagonal with diagonal $(1/q_{j-1} + 1/q_j)/3$ and off-diagonal
+    $1/(6 q_j)$, and column j of Q is $(q_{j-1}, -q_{j-1} - q_j, q_j)$. The smoothed values are
+    $x - \text{penalty}\, Q \gamma$.
     """
+    # The three bands of the pentadiagonal matrix and the right-hand side `pull` = Q'x, for every row and channel. An
+    # observation is inner if its channel has one before and one after it; only those have an equation.
     before, after = neighbours(series)
     known = torch.where(series.observed, series.values, 0.0).double()
     q0, q1 = before.q, after.q
@@ -123,9 +131,11 @@ def in_torch(series: IrregularSeries, penalty: float) -> Float[Tensor, "rows cha
         by_step(part, series.offsets) for part in (inner, pull, diagonal, one_off, two_off)
     )
 
-    # L D L': (d, l1, l2, b) of the last inner observation and of the one before it
-    nothing = torch.zeros_like(pull[0]) if len(pull) else pull
-    last: tuple[Tensor, ...] = (nothing,) * 4
+    # Factorisation L D L' with forward substitution. The recurrence reaches back two inner observations of the
+    # channel: `last` and `older` hold their (d, l1, l2, b). Rows without an inner observation (`here` is false) leave
+    # both as they are, so that series and channels with different missing values run in one loop.
+    zero = torch.zeros_like(pull[0]) if len(pull) else pull
+    last: tuple[Tensor, ...] = (zero,) * 4
     older = last
     swept = []
     for step in range(len(pull)):
@@ -138,7 +148,8 @@ def in_torch(series: IrregularSeries, penalty: float) -> Float[Tensor, "rows cha
         older = tuple(torch.where(here[step], a, o) for a, o in zip(last, older, strict=True))
         last = tuple(torch.where(here[step], n, a) for n, a in zip(new, last, strict=True))
         swept.append(last)
-    gamma, later, gammas = nothing, nothing, []
+    # Back substitution: `gamma` and `later` are the solutions at the next inner observation and at the one after it.
+    gamma, later, gammas = zero, zero, []
     for step in range(len(pull) - 1, -1, -1):
         d, l1, l2, b = swept[step]
         new_gamma = b / torch.where(here[step], d, 1.0) - l1 * gamma - l2 * later
@@ -146,6 +157,7 @@ def in_torch(series: IrregularSeries, penalty: float) -> Float[Tensor, "rows cha
         gamma, later = torch.where(here[step], new_gamma, gamma), torch.where(here[step], gamma, later)
     if not gammas:
         return series.values
+    # Q gamma: every observation collects from its own column and from those of its neighbours.
     second = by_row(gammas[::-1], series.offsets)
     roughness = -(q0 + q1) * second
     for neighbour in (before, after):
@@ -159,12 +171,12 @@ def _check_penalty(penalty: float) -> None:
 
 @dataclass
 class Smoothing(PathScheme, name="smoothing"):
-    """`nc.smoothing` as a scheme: it looks ahead.
+    """`nc.smoothing` as a path scheme. Not causal.
 
     Parameters
     ----------
     penalty
-        As in `nc.smoothing`; series are scaled before, so that 1 is light and 100 is strong.
+        As in `nc.smoothing`. Estimators scale the series first, so that 1 is light and 100 strong smoothing.
     """
 
     penalty: float = 1.0

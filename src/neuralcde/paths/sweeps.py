@@ -1,4 +1,4 @@
-"""Recurrences along each channel's own observations, for all series and channels at once, in plain torch."""
+"""Recurrences along the observations of each channel, vectorised over series and channels in plain torch."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .pieces import next_observed_row
 
 
 class Neighbour(NamedTuple):
-    """For every observation, the row of the same channel's observation next to it and q = 1 / gap; q = 0 if none."""
+    """For every observation, the row of an adjacent observation of the same channel, and q = 1 / gap; q = 0 if none."""
 
     row: Int[Tensor, "rows channels"]
     q: Float[Tensor, "rows channels"]
 
 
 def neighbours(series: IrregularSeries) -> tuple[Neighbour, Neighbour]:
-    """The observation before and the one after each observation of a channel."""
+    """The previous and the next observation of the same channel, for each observation."""
     previous = ragged.previous_observed_row(series.observed, series.offsets)
 
     def neighbour(row: Tensor) -> Neighbour:
@@ -35,7 +35,7 @@ def neighbours(series: IrregularSeries) -> tuple[Neighbour, Neighbour]:
 def by_step(
     rows: Shaped[Tensor, "rows channels"], offsets: Int[Tensor, "bounds"]
 ) -> Shaped[Tensor, "steps series channels"]:
-    """Ragged rows as a block: step k holds the k-th row of every series, zeros where it has none."""
+    """Ragged rows as a zero-padded tensor: step k holds the k-th row of every series."""
     lengths = ragged.lengths(offsets)
     steps = int(lengths.max()) if len(lengths) else 0
     block = rows.new_zeros(steps, len(lengths), rows.shape[1])
