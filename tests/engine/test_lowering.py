@@ -284,12 +284,12 @@ def test_reasons_are_strings_and_programs_are_programs():
 
 
 def test_a_flow_in_time_is_not_a_matrix(path):
-    with pytest.raises(TypeError, match="but MLPField gives a matrix for dX"):
+    with pytest.raises(TypeError, match="but MLPField is a VectorField, which returns a matrix"):
         TimeTerm(nc.MLPField(CHANNELS, HIDDEN))
     wide = Driven(CHANNELS, HIDDEN).double()
     wide.inner = nn.Linear(HIDDEN + CHANNELS, 1).double()
     wide.forward = lambda t, z, x: torch.zeros(len(z), 1, dtype=z.dtype)
-    with pytest.raises(ValueError, match=r"Driven changes z of shape \(5, 4\) by \(5, 1\)"):
+    with pytest.raises(ValueError, match=r"Driven returned an increment of shape \(5, 1\) for z of shape \(5, 4\)"):
         solve(path, states(path, HIDDEN), flow=TimeTerm(wide))
 
 

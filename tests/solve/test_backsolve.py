@@ -153,7 +153,9 @@ def test_tensors_that_are_moved_away_and_back_do_not_matter():
 def test_a_function_hides_its_parameters():
     path = smooth_path()
     inner = mlp(path, 3)
-    with pytest.raises(ValueError, match='gradient="backsolve" must know the parameters, but the field is a function'):
+    with pytest.raises(
+        ValueError, match='gradient="backsolve" needs the parameters of the field, but the field is a plain'
+    ):
         nc.solve_cde(path, lambda t, z: inner(t, z), states(path, 3), gradient="backsolve")
     with torch.no_grad():
         nc.solve_cde(path, lambda t, z: inner(t, z), states(path, 3), gradient="backsolve")

@@ -176,8 +176,8 @@ def test_a_tableau_of_ones_own():
         ({"a": ((), (1.0, 0.5))}, "'own' is not explicit: row i of a must have i entries"),
         ({"a": ((),)}, "not explicit"),
         ({"c": (0.0,)}, "not explicit"),
-        ({"b": ()}, "needs at most 2 weights b"),
-        ({"b": (0.2, 0.3, 0.5)}, "needs at most 2 weights b"),
+        ({"b": ()}, "needs 1 to 2 weights b"),
+        ({"b": (0.2, 0.3, 0.5)}, "needs 1 to 2 weights b"),
         ({"b_error": (1.0,)}, "none or 2 weights b_error, one a stage; got 2 and 1"),
     ],
 )

@@ -107,7 +107,7 @@ def test_gradients_in_batches_raise(field, values):
 def test_half_precision_by_autocast_is_refused(field, values):
     path = nc.linear(nc.IrregularSeries.from_list([([0.0, 1.0, 2.5, 3.0], values)]).with_channels())
     for model in (nc.NeuralCDE(3, 1, hidden=4), nc.NeuralCDE(3, 1, hidden=4, initial="zero"), nc.GRUD(3, 1, hidden=4)):
-        with torch.autocast("cpu", torch.bfloat16), pytest.raises(ValueError, match="leave it out of the autocast"):
+        with torch.autocast("cpu", torch.bfloat16), pytest.raises(ValueError, match="exclude it from autocast"):
             model(path)
 
 

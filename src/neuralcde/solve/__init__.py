@@ -1,4 +1,4 @@
-"""X, f and z0 to z: solvers, steps, gradients, the loop in plain torch, and the solution."""
+"""Solving equations driven by X: solvers, step sizes, gradient methods, the plain torch loop, and solutions."""
 
 from .gradients import Backprop as Backprop
 from .gradients import Backsolve as Backsolve

@@ -1,4 +1,4 @@
-"""Steps chosen by an error estimate, for every series by itself."""
+"""Adaptive step sizes, chosen for each series by its own error estimate."""
 
 from __future__ import annotations
 
@@ -18,11 +18,23 @@ from .step import Place, runge_kutta
 from .steps import Adaptive, Grid
 from .terms import Jump, Term
 
+# The usual constants of a step size controller: safety factor, smallest and largest change of the step length. A step
+# shorter than SMALLEST times its piece means that no step length satisfies the tolerances.
 SAFETY, SHRINK, GROW, SMALLEST = 0.9, 0.2, 10.0, 1e-12
 
 
 class Found(NamedTuple):
-    """Accepted steps, and what it took to find them; `finished` is the number of pieces that a series got over."""
+    """The grid of accepted steps, and the cost of finding it.
+
+    Parameters
+    ----------
+    grid
+        The accepted steps.
+    finished
+        Number of pieces that each series integrated to their end.
+    rejected, evaluations
+        Rejected steps and evaluations of the field, per series.
+    """
 
     grid: Grid
     finished: Int[Tensor, "series"]
@@ -39,10 +51,10 @@ def adaptive_grid(
     tableau: Tableau,
     steps: Adaptive,
 ) -> Found:
-    """Integrate with error control and record the steps.
+    """Integrate with error control and record the accepted steps.
 
-    One round of the loop tries one step of every series that is not done. Series are tried together, and each is accepted or
-    rejected by its own error.
+    Each iteration tries one step of every unfinished series. The field is evaluated for all of them as one batch; each
+    step is accepted or rejected by the error of its own series.
     """
     if not tableau.b_error:
         raise ValueError(f"Adaptive needs a solver with an error estimate (dopri5, tsit5), got {tableau.name!r}.")
@@ -50,10 +62,10 @@ def adaptive_grid(
     firsts, ends = path.piece_offsets[:-1], path.piece_offsets[1:]
     durations, rows, knots = path.durations, piece_start_rows(path), path.knots
     origin = knots[path.series.offsets[:-1]]
-    # Where each series is: its piece, the place u in it, and the length in u of the step to be tried next.
+    # The position of each series: its piece, the point u within it, and the length in u of the next step to try.
     piece, u = firsts.clone(), torch.zeros(count, dtype=torch.float64, device=device)
     size = torch.ones_like(u)
-    # Its state, and the slope dz/du there where that is known already.
+    # Its state, and the slope dz/du at that point if an earlier step has evaluated it already (`known`).
     z, slope = z0.clone(), torch.zeros_like(z0)
     known = torch.zeros(count, dtype=torch.bool, device=device)
     tries, rejected, evaluated = (torch.zeros(count, dtype=torch.int64, device=device) for _ in range(3))
@@ -64,7 +76,7 @@ def adaptive_grid(
         at = ((piece < ends) & (tries < steps.max_steps)).nonzero()[:, 0]
         if len(at) == 0:
             break
-        # A step that would almost reach the end of its piece goes all the way, so that no sliver is left.
+        # A step that would end just before the end of its piece is extended to it: otherwise rounding leaves a sliver.
         left = 1 - u[at]
         h = torch.where(size[at] >= left * (1 - 1e-9), left, size[at])
         duration = durations[piece[at]]
@@ -76,7 +88,8 @@ def adaptive_grid(
         assert error is not None
         evaluated[at] += len(tableau.c) - known[at].long()
 
-        # Accept where the error, as a share of what is tolerated, is at most one; the next length follows from it.
+        # Accept a step if the root mean square of error / tolerance is at most one. This ratio also gives the next
+        # length.
         tolerated = steps.atol + steps.rtol * torch.maximum(z[at].abs(), end.abs())
         ratio = relative(error, tolerated).square().mean(1).sqrt().double()
         good = (ratio <= 1) & end.isfinite().all(1)
@@ -85,6 +98,7 @@ def adaptive_grid(
         ratio = torch.where(ratio.isfinite(), ratio, torch.inf)
         factor = step_factor(ratio, tableau.order)
         factor = torch.where(good, factor, factor.clamp(max=1.0))
+        # A rejected step that cannot get shorter never will be accepted: its series stops, as if out of steps.
         hopeless = ~good & (h * factor < SMALLEST)
         tries[at[hopeless]] = steps.max_steps
         size[at] = h * factor
@@ -93,48 +107,51 @@ def adaptive_grid(
         records.append((moved, piece[moved], u[moved], step))
         z[moved] = end[good]
         u[moved] = u[moved] + step
-        # The slope at the start is known after a rejected step, and inside a piece where the last stage was at the end.
+        # A rejected step is retried from the same point, so its first stage is known. After an accepted step of a
+        # solver with first-same-as-last, the last stage is the slope at the new point, as long as that lies in the
+        # same piece.
         known[moved], known[at[~good]] = tableau.first_same_as_last, True
         slope[moved] = (stages[-1] / length)[good]
         slope[at[~good]] = (stages[0] / length)[~good]
 
-        # At the end of a piece: the same step in units of time on the next one, and the jump of the row that is reached.
+        # At the end of a piece: keep the step length in time on the next piece, and jump at the row that is reached.
         over = moved[u[moved] >= 1]
         if len(over):
             before = durations[piece[over]]
             piece[over] += 1
             after = durations[piece[over].clamp(max=max(len(durations) - 1, 0))]
-            both = (before > 0) & (after > 0)  # vertical pieces of a rectilinear path take no time
+            both = (before > 0) & (after > 0)  # a vertical piece has no duration to convert with: try it in one step
             rescaled = size[over] * before / torch.where(both, after, 1.0)
             size[over] = torch.where(both, rescaled, 1.0).clamp(min=SMALLEST, max=1.0)
             u[over], known[over] = 0.0, False
             if jump is not None:
                 within = piece[over] - firsts[over]
                 row = path.series.offsets[:-1][over] + within // path.pieces_per_gap
-                last = path.series.offsets[1:][over]  # the piece of a series with one row leads to no other
+                last = path.series.offsets[1:][over]  # the piece of a one-row series leads to no further row
                 arrived = (within % path.pieces_per_gap == 0) & (row < last)
                 z[over] = _jump_at(jump, z[over], torch.minimum(row, last - 1), arrived)
     return Found(_grid(records, count, device), piece - firsts, rejected, evaluated)
 
 
 def step_factor(ratio: Float[Tensor, "batch"], order: int) -> Float[Tensor, "batch"]:
-    """By how much the next step is longer, for an error that is `ratio` times what is tolerated.
+    """Factor from one step length to the next, for an error of `ratio` times the tolerance.
 
-    The power is numpy's: torch rounds it by where a number stands in its register, so that batch mates would show.
+    numpy computes the power. torch's result depends on the position of a number within a SIMD register, so the steps of
+    a series would depend on the rest of its batch.
     """
     power = torch.as_tensor(np.power(ratio.clamp(min=1e-10).cpu().numpy(), -1 / order), device=ratio.device)
     return (SAFETY * power).clamp(SHRINK, GROW)
 
 
 def relative(error: Tensor, scale: Tensor) -> Tensor:
-    """Errors as shares of what is tolerated; none is none, where nothing is tolerated."""
+    """Errors divided by their tolerances; an error of 0 gives 0, even if the tolerance is 0."""
     return torch.where(error == 0, 0.0, error / scale)
 
 
 def _with_known_slopes(
     term: Term, tableau: Tableau, place: Place, slope: Float[Tensor, "batch hidden"], known: Bool[Tensor, "batch"]
 ) -> Callable[[int, Tensor], Tensor]:
-    """The increments of steps of which the slope dz/du at the start is `known` for some series, and not evaluated again."""
+    """The stage increments of a step; the first stage is evaluated only for series whose slope is not `known`."""
     fresh = (~known).nonzero()[:, 0]
 
     def increment(stage: int, y: Tensor) -> Tensor:
@@ -149,15 +166,18 @@ def _with_known_slopes(
 
 
 def _jump_at(jump: Jump, z: Tensor, row: Tensor, arrived: Tensor) -> Tensor:
+    """The states after the jumps at these rows, where a series has arrived at one."""
     here = (arrived & jump.rows[row]).nonzero()[:, 0]
     return z.index_copy(0, here, jump.after(z[here], jump.inputs[row[here]])) if len(here) else z
 
 
 def _grid(records: list[tuple[Tensor, Tensor, Tensor, Tensor]], count: int, device: torch.device) -> Grid:
+    """The recorded steps, grouped by series."""
     if not records:
-        nothing = torch.zeros(0, dtype=torch.float64, device=device)
-        return Grid(torch.zeros(count + 1, dtype=torch.int64, device=device), nothing.long(), nothing, nothing)
+        empty = torch.zeros(0, dtype=torch.float64, device=device)
+        return Grid(torch.zeros(count + 1, dtype=torch.int64, device=device), empty.long(), empty, empty)
     series, piece, start, length = (torch.cat(parts) for parts in zip(*records, strict=True))
+    # The records are in the order of the iterations; a stable sort keeps that order within each series.
     order = series.argsort(stable=True)
     counts = torch.bincount(series, minlength=count)
     return Grid(ragged.offsets_of(counts), piece[order], start[order], length[order])

@@ -1,4 +1,4 @@
-"""The states that a solve is asked for: the events they belong to, and steps from these to times in between."""
+"""The states to save: which events they belong to, and partial steps to times between events."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Save = Literal["last", "knots", "dense"] | Tensor
 
 
 def saved_events(events: Events, reached: Int[Tensor, "rows"] | None, save: Save, path: ControlPath) -> Saved:
-    """The events whose states `save` needs; the last one of every series always comes last among its own.
+    """The events whose states `save` needs. The last event of each series is always included, at the end of its list.
 
-    `reached` is the event at which each row is reached; None where every row is an event.
+    `reached` is the event at which each row is reached; None if every row is an event.
     """
     counts = events.counts
     if isinstance(save, Tensor):
@@ -45,9 +45,9 @@ def states_at_times(
     *,
     dense: bool,
 ) -> Float[Tensor, "series k hidden"]:
-    """The states at times: one step of the same solver from the last event before each, all at once.
+    """The states at given times: one step of the same solver from the last event before each, all in one batch.
 
-    `states` are those of all events where `dense`, else what `saved_events` chose for these times.
+    `states` holds the states of all events if `dense`, else those of the events that `saved_events` chose for `times`.
     """
     before, asked = _events_before(problem.events, path, times)
     at, order = before.sort(dim=1)
@@ -66,18 +66,22 @@ def _partial_steps(
     at: Int[Tensor, "series k"],
     times: Float[Tensor, "series k"],
 ) -> Problem:
-    """A problem of one step per time asked for: a part of the step of its event, with a copy of that step's piece.
+    """A problem with one short series per requested time: a single step, which covers a part of its event's step.
 
-    (Copies, since the native engine adds up the gradients of a series' pieces without looking at other series.)
+    Each short series gets its own copy of the piece. The native engine accumulates the gradients of pieces per series
+    in parallel, so two series must not share a piece.
     """
     events, flat = problem.events, at.flatten()
     piece, duration = events.piece[flat], events.duration[flat]
     late = times.flatten() - events.time[flat]
+    # The fraction of the event's step up to the requested time. A fraction of 0 needs no step, except for the gradient
+    # with respect to the times: z moves with the time even where the step has length 0.
     share = torch.where(duration > 0, late / torch.where(duration > 0, duration, 1.0), 0.0).clamp(max=1.0)
     moves = piece >= 0 if share.requires_grad else share > 0
     bounds = torch.arange(len(flat) + 1, device=flat.device)
 
     def then_end(values: Tensor, fill: float) -> Tensor:
+        """Append to each value the entry of the final event, at which the state is saved."""
         return torch.stack([values, torch.full_like(values, fill)], dim=1).flatten()
 
     steps = Events(
@@ -103,8 +107,8 @@ def _partial_steps(
 def _events_before(
     events: Events, path: ControlPath, times: Tensor
 ) -> tuple[Int[Tensor, "series k"], Float[Tensor, "series k"]]:
-    """The last event at or before each time, and the times (series, k)."""
+    """The last event at or before each time, and the times broadcast to shape (series, k)."""
     if times.requires_grad:
-        raise ValueError("the times asked for require gradients, which a solve does not give; pass t.detach().")
+        raise ValueError("a solve is not differentiable in the times at which states are asked for; pass t.detach().")
     asked = path.asked_times(times)
     return ragged.last_row_at_or_before(events.time.detach(), events.offsets, asked, strict=False), asked

@@ -1,4 +1,4 @@
-"""The continuous adjoint: z and its adjoint solved backwards."""
+"""The continuous adjoint method: the state z and its adjoint a are solved backwards in time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .solution import SolveError
 from .step import Place, runge_kutta
 from .steps import Adaptive
 
-HOLDERS = ((FunctionField, "function"), (ODEAsCDE, "h"))  # fields that hold what a user gave
+WRAPPERS = ((FunctionField, "function"), (ODEAsCDE, "h"))  # fields around a user's callable, and its attribute
 
 Forward = Callable[[Problem], tuple[Tensor, Tensor]]
 
@@ -29,14 +29,15 @@ Forward = Callable[[Problem], tuple[Tensor, Tensor]]
 def solve_with_adjoint(
     problem: Problem, forward: Forward, steps: object
 ) -> tuple[Float[Tensor, "saved hidden"], Int[Tensor, "series"]]:
-    """The states asked for, differentiable by the continuous adjoint.
+    """The states to save, differentiable by the continuous adjoint; and for each series its failed event, or -1.
 
-    The forward pass may run on any engine; nothing is kept of it but the states asked for and those before jumps.
+    The forward pass may run on either engine. It keeps only the states to save, the last state of each series, and the
+    states before jumps.
     """
-    functions = [getattr(part, name) for kind, name in HOLDERS for part in problem.modules if isinstance(part, kind)]
+    functions = [getattr(part, name) for kind, name in WRAPPERS for part in problem.modules if isinstance(part, kind)]
     if not all(isinstance(function, nn.Module) for function in functions):
         raise ValueError(
-            'gradient="backsolve" must know the parameters, but the field is a function; '
+            'gradient="backsolve" needs the parameters of the field, but the field is a plain function; '
             'make it an nn.Module, or use gradient="checkpoint".'
         )
     together = ModuleBundle(problem.modules)
@@ -55,7 +56,7 @@ def solve_with_adjoint(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Fixed:
-    """What a solve does not differentiate in."""
+    """Arguments of the solve that are not differentiated."""
 
     problem: Problem
     forward: Forward
@@ -65,6 +66,8 @@ class _Fixed:
 
 
 class _Adjoint(torch.autograd.Function):
+    """The solve as an autograd function whose backward is the reverse sweep."""
+
     @staticmethod
     def forward(
         ctx: Any,
@@ -83,6 +86,8 @@ class _Adjoint(torch.autograd.Function):
         before_jumps = asked[:0]
         if moved is not None:
             asked, before_jumps = moved[asked], (events.jump_row >= 0).nonzero()[:, 0] - 1
+        # Keep three kinds of states, each once: those to save, the last one of each series, where the sweep starts, and
+        # those before jumps, because a jump cannot be inverted.
         keys, places = torch.unique(torch.cat([asked, events.offsets[1:] - 1, before_jumps]), return_inverse=True)
         owner = torch.searchsorted(events.offsets, keys, right=True) - 1
         wanted = Saved(torch.searchsorted(keys, events.offsets), keys - events.offsets[:-1][owner])
@@ -110,7 +115,11 @@ class _Adjoint(torch.autograd.Function):
 
 
 class _Sums:
-    """Gradients that gather up along the way; and the parameters, apart from their modules: hooks are for the whole sum."""
+    """Gradients that the reverse sweep accumulates.
+
+    It evaluates the modules with detached copies of their parameters. Hooks on the real parameters therefore see only
+    the accumulated gradient, not that of every stage.
+    """
 
     def __init__(
         self,
@@ -129,13 +138,13 @@ class _Sums:
         self.parameters = [torch.zeros_like(leaf) for leaf in self.leaves]
 
     def call(self, function: Callable[..., Tensor], *arguments: Any) -> Tensor:
-        """The function of flow or jump, with these parameters."""
+        """Call a function of the field or cell with the detached parameters."""
         return self.together.call_with(self.named, function, *arguments)  # type: ignore[no-any-return]
 
     def add_stage(
         self, weight: float, piece: Tensor, at: Tensor, to_pieces: Tensor | None, to_times: Tensor | None, *rest: Tensor
     ) -> None:
-        """Take in what one stage of a step back says, with the stage's weight."""
+        """Add the gradients from one stage of a reverse step, times the weight of the stage."""
         if to_pieces is not None and self.coefficients is not None:
             self.coefficients.index_add_(0, piece, -weight * to_pieces)
         if to_times is not None and self.times.numel():
@@ -143,15 +152,21 @@ class _Sums:
         self.add(rest, -weight)
 
     def add(self, gradients: tuple[Tensor | None, ...], factor: float) -> None:
+        """Add `factor` times the gradients with respect to the parameters."""
         for total, part in zip(self.parameters, gradients, strict=True):
             if part is not None:
                 total.add_(part, alpha=factor)
 
 
 def _split_jumps(events: Events) -> tuple[Events, Int[Tensor, "events"] | None]:
-    """Events with one more before each jump, so that the state there is one that can be kept; and where each went.
+    """Insert an event before each jump, so that the state before the jump can be saved.
 
-    None where they stay as they are: without jumps.
+    Returns
+    -------
+    Events
+        The events with the inserted ones, detached.
+    Tensor or None
+        The new index of each original event; None if there are no jumps and nothing was inserted.
     """
     if isinstance(events, KnotEvents) and events.jumps is None:
         return events.detached(), None
@@ -161,6 +176,7 @@ def _split_jumps(events: Events) -> tuple[Events, Int[Tensor, "events"] | None]:
     jumping = events.jump_row >= 0
     if not bool(jumping.any()):
         return events, None
+    # An event with a jump becomes two: an inserted one without step or jump, then itself.
     ends = (1 + jumping.long()).cumsum(0)
     moved = ends - 1
     total = int(ends[-1])
@@ -189,7 +205,11 @@ def _sweep(
     to_states: Float[Tensor, "kept hidden"],
     sums: _Sums,
 ) -> Float[Tensor, "series hidden"]:
-    """From the end of every series to its start; the longest series first, the others join when their turn comes."""
+    """The reverse sweep, from the last event of every series to its first; returns the gradient with respect to z0.
+
+    Iteration e handles event number e of every series that has one. With the series sorted by length, longest first,
+    the active ones are always a prefix: shorter series join at their own last event.
+    """
     events = problem.events
     order = events.counts.argsort(descending=True, stable=True)
     counts, firsts = events.counts[order], events.offsets[:-1][order]
@@ -200,10 +220,13 @@ def _sweep(
         joining = active - len(z)
         z, a = (torch.cat([part, part.new_zeros(joining, part.shape[1])]) for part in (z, a))
         at, series = firsts[:active] + e, order[:active]
+        # Where the forward pass kept a state, restart from it, which removes the drift of the backward solve, and add
+        # the incoming gradient to the adjoint. Every series joins at its last event, which is always kept.
         kept = torch.searchsorted(keys, at).clamp(max=len(keys) - 1)
         there = keys[kept] == at
         z = torch.where(there[:, None], states[kept], z)
         a = torch.where(there[:, None], a + to_states[kept], a)
+        # A jump is undone by its kept input state; the adjoint goes through it by a vector-Jacobian product.
         jumping = (events.jump_row[at] >= 0).nonzero()[:, 0]
         if len(jumping):
             before = states[torch.searchsorted(keys, at[jumping] - 1)]
@@ -219,6 +242,7 @@ def _sweep(
 
 
 def _pull_back_jump(problem: Problem, before: Tensor, row: Tensor, a: Tensor, sums: _Sums) -> Tensor:
+    """The adjoint before jumps, given the adjoint `a` after them."""
     assert problem.jump is not None
     with torch.enable_grad():
         z, x = before.detach().requires_grad_(), problem.jump.inputs.detach()[row].requires_grad_()
@@ -239,11 +263,13 @@ def _back_over(
     series: Int[Tensor, "batch"],
     sums: _Sums,
 ) -> tuple[Tensor, Tensor]:
-    """Over one event's step in reverse: at once, or in as many parts as the error of (z, a) asks for."""
+    """Reverse the step of one event: as a single step, or with adaptive steps controlled by the error of (z, a)."""
     going = (problem.events.piece[at] >= 0).nonzero()[:, 0]
     remaining, size = (torch.ones(len(z), dtype=torch.float64, device=z.device) for _ in range(2))
     if tolerance is None:
         return _reverse(problem, z, a, at, series, going, remaining[going], size[going], sums)
+    # As in `adaptive_grid`: `remaining` is the fraction of the event's step still to be reversed, `size` the next one
+    # to try. A step is tried without accumulating gradients, and repeated with them if it is accepted.
     for _ in range(tolerance.max_steps):
         if len(going) == 0:
             return z, a
@@ -255,6 +281,7 @@ def _back_over(
         old, new = torch.cat([z[going], a[going]], 1).abs(), torch.cat([new_z, new_a], 1).abs()
         scale = tolerance.atol + tolerance.rtol * torch.maximum(old, new)
         ratio = relative(error, scale).square().mean(1).sqrt().double()
+        # A step that becomes infinite is rejected. A series that is already infinite is accepted: no step can help it.
         ratio = torch.where(ratio.isfinite() | ~old.isfinite().all(1), ratio.nan_to_num(0.0), torch.inf)
         factor = step_factor(ratio, problem.tableau.order)
         size[going] = share * factor
@@ -265,9 +292,9 @@ def _back_over(
         going = going[remaining[going] > 0]
     if len(going):
         raise SolveError(
-            f"{len(going)} of {len(problem.z0)} series need more than {tolerance.max_steps} steps to go back over one step of the "
-            "forward solve.",
-            'Fields that contract going forward explode going back: use gradient="checkpoint".',
+            f"{len(going)} of {len(problem.z0)} series need more than {tolerance.max_steps} backward steps for one "
+            "step of the forward solve.",
+            'Fields that contract forward in time explode backward in time: use gradient="checkpoint".',
         )
     return z, a
 
@@ -283,7 +310,7 @@ def _reverse(
     share: Float[Tensor, "going"],
     sums: _Sums,
 ) -> tuple[Tensor, Tensor]:
-    """The steps of those that go; the others stay."""
+    """Reverse the steps of the series in `going`, accumulating gradients; the other series stay unchanged."""
     if len(going) == 0:
         return z, a
     taken = z[going], a[going], at[going], series[going], upper, share
@@ -303,11 +330,13 @@ def _reverse_step(
     *,
     adding: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """A Runge-Kutta step of (z, a) from `upper` back by `share` of the event's step: `adding` to the sums, or with its error.
+    """One Runge-Kutta step of [z, a] backwards in time.
 
-    The state that is stepped is [z, a]. At every stage the increment of z is the term's own over the step back, and that of a
-    is minus its product with a. Weighted as in the step, what the same product says of the path, the times and the parameters
-    are the integrals of the adjoint method.
+    The step starts at fraction `upper` of the event's step and goes back by the fraction `share` of it. At every stage
+    the increment of z is that of the term over a step of negative length, and the increment of a is minus its
+    vector-Jacobian product with a. The same vector-Jacobian products with respect to the path, the times and the
+    parameters, summed with the weights of the stages, are the integrals of the adjoint method. If `adding`, they are
+    added to `sums`. Otherwise the step is only tried, and its error is estimated.
     """
     term, events, tableau, dtype = problem.term, problem.events, problem.tableau, z.dtype
     assert term is not None

@@ -1,4 +1,4 @@
-"""What a solve refuses before it starts."""
+"""Validation of the arguments of a solve."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from .terms import Jump, Term
 
 
 def check_problem(path: ControlPath, z0: Tensor, flow: Term | None, jump: Jump | None) -> None:
-    """Shapes and types that fit each other, and finite numbers."""
+    """Raise an error unless shapes, dtypes and devices match and all numbers are finite."""
     if not isinstance(path, ControlPath):
         raise TypeError(
             f"path must be a ControlPath, got {type(path).__name__}; build one with e.g. nc.linear(series)."
         )
     if torch.is_autocast_enabled(path.device.type):
         raise ValueError(
-            "a solve in half precision loses its accuracy; leave it out of the autocast: with torch.autocast(device, enabled=False)."
+            "a solve in half precision loses its accuracy; exclude it from autocast: "
+            "with torch.autocast(device, enabled=False)."
         )
     if flow is None and jump is None:
         raise ValueError("there is nothing to solve: give a flow, a jump, or both.")
@@ -31,7 +32,8 @@ def check_problem(path: ControlPath, z0: Tensor, flow: Term | None, jump: Jump |
         raise ValueError(f"z0 must have shape (series, hidden) = ({len(path)}, hidden), got {found}.")
     if z0.dtype != path.dtype or z0.device != path.device:
         raise ValueError(
-            f"z0 is {z0.dtype} on {z0.device}, but the path is {path.dtype} on {path.device}; convert one: path.to(z0.dtype)."
+            f"z0 is {z0.dtype} on {z0.device}, but the path is {path.dtype} on {path.device}; convert one: "
+            "path.to(z0.dtype)."
         )
     if flow is not None and isinstance(flow.field, MLPField | LowRankField):
         _check_field(flow.field, z0, path)
@@ -52,14 +54,14 @@ def _all_finite(x: Tensor) -> bool:
     plain = x.device.type == "cpu" and not transformed()
     if not plain or x.dtype not in (torch.float32, torch.float64):
         return bool(x.isfinite().all())
-    # numpy: torch would wake its threads, and those spin for some milliseconds on the cores that the solve wants
-    # the extremes: nothing is allocated, and both pass a NaN on
+    # numpy, because torch would start its threads, which then spin for milliseconds on the cores that the solve needs.
+    # Minimum and maximum, because they allocate nothing and both propagate NaN.
     numbers = x.detach().numpy()
     return numbers.size == 0 or bool(np.isfinite(numbers.min()) and np.isfinite(numbers.max()))
 
 
 def check_choices(steps: object, save: object) -> None:
-    """Options that are one of those there are."""
+    """Raise an error for unknown values of `steps` and `save`."""
     if not isinstance(steps, Steps):
         raise TypeError(f"steps must be AtKnots(), FixedSteps(size) or Adaptive(), got {steps!r}.")
     if not isinstance(save, Tensor) and not (isinstance(save, str) and save in ("last", "knots", "dense")):
@@ -69,14 +71,15 @@ def check_choices(steps: object, save: object) -> None:
 def _check_field(field: MLPField | LowRankField, z0: Tensor, path: ControlPath) -> None:
     if (field.hidden, field.channels) != (z0.shape[1], path.channels):
         raise ValueError(
-            f"the field was made for hidden={field.hidden}, channels={field.channels}, but z0 has {z0.shape[1]} features and the "
-            f"path {path.channels} channels; make it {type(field).__name__}(channels=path.channels, hidden=z0.shape[1])."
+            f"the field was made for hidden={field.hidden}, channels={field.channels}, but z0 has {z0.shape[1]} "
+            f"features and the path {path.channels} channels; make it {type(field).__name__}(channels=path.channels, "
+            "hidden=z0.shape[1])."
         )
     weight = next(field.parameters())
     if weight.dtype != z0.dtype or weight.device != z0.device:
         raise ValueError(
-            f"the field is {weight.dtype} on {weight.device}, but z0 and the path are {z0.dtype} on {z0.device}; convert it: "
-            "field.to(z0)."
+            f"the field is {weight.dtype} on {weight.device}, but z0 and the path are {z0.dtype} on {z0.device}; "
+            "convert it: field.to(z0)."
         )
 
 
@@ -84,8 +87,8 @@ def _check_jump(jump: Jump, z0: Tensor, path: ControlPath) -> None:
     rows = len(path.knots)
     if jump.inputs.ndim != 2 or len(jump.inputs) != rows or jump.inputs.dtype != z0.dtype:
         raise ValueError(
-            f"the inputs of a jump must be {z0.dtype} of shape (rows, features) = ({rows}, features), got {jump.inputs.dtype} of "
-            f"shape {tuple(jump.inputs.shape)}."
+            f"the inputs of a jump must be {z0.dtype} of shape (rows, features) = ({rows}, features), got "
+            f"{jump.inputs.dtype} of shape {tuple(jump.inputs.shape)}."
         )
     if jump.rows.shape != (rows,) or jump.rows.dtype != torch.bool:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""What both loops, the plain and the native one, run over: the events of every series, and the states asked for."""
+"""The events of every series, over which both the plain and the native loop run, and the states to save."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ from .steps import Grid
 
 @dataclass(frozen=True, eq=False)
 class Events:
-    """A series is a list of events: a jump (where there is one), then a step of the flow (where there is one).
+    """The events of a batch of series: each is an optional jump followed by an optional step of the flow.
 
-    The state of an event is the one between the two; the last event of a series has no flow. Ragged, as everywhere.
+    The state of an event is the state between its jump and its step. The last event of a series has no step. The events
+    of all series are concatenated.
 
     Parameters
     ----------
     offsets
-        Where the events of each series start, and their number at the end.
+        Index of the first event of each series; the last entry is the total number of events.
     piece
-        The piece of the path that the step lies in, -1 for no step.
+        The piece of the path that contains the step; -1 for no step.
     start, length
-        The step within its piece, in u; a step lies inside one piece.
+        Start and length of the step in u, the variable of its piece. A step never crosses the end of a piece.
     duration
-        How long the step lasts, in time.
+        Duration of the step in time.
     time
         The time of the event.
     jump_row
-        The row whose observation causes the jump, -1 for none.
+        The row whose observation causes the jump; -1 for no jump.
     """
 
     offsets: Int[Tensor, "bounds"]
@@ -48,27 +49,27 @@ class Events:
 
     @functools.cached_property
     def counts(self) -> Int[Tensor, "series"]:
-        """Events of each series."""
+        """Number of events of each series."""
         return ragged.lengths(self.offsets)
 
     def columns(self) -> EventColumns:
-        """As the native engine reads them."""
+        """The events in the form that the native engine reads."""
         return EventColumns(
             self.offsets, self.piece, self.start, self.length, self.duration.detach(), self.jump_row, time=None
         )
 
 
 class KnotEvents(Events):
-    """Events where every row is one and every piece a single step: their columns are worked out when they are read.
+    """Events of the common case of one event per row and one step per piece; columns are computed when they are read.
 
-    So that the steps of a long solve take no memory. Not for rectilinear paths, nor for series of one row.
+    So the steps of a long solve take no memory. Not for rectilinear paths, nor for batches with a series of one row.
 
     Parameters
     ----------
     offsets, time
-        The rows of the series.
+        Offsets and times of the rows of the series.
     jumps
-        At which rows there is a jump; None for none.
+        Mask of the rows with a jump; None for no jumps.
     """
 
     jumps: Tensor | None
@@ -80,16 +81,19 @@ class KnotEvents(Events):
         def is_last(at: Tensor) -> Tensor:
             return offsets[series(at) + 1] - 1 == at
 
-        def number(value: float) -> _Column:
+        def constant(value: float) -> _Column:
             return _Column(lambda at: torch.full(at.shape, value, dtype=torch.float64, device=at.device))
+
+        # Event number equals row number. A series of n rows has n - 1 pieces, so the piece that starts at a row is
+        # its row number minus the number of series before it.
 
         columns = {
             "offsets": offsets,
             "time": time,
             "jumps": jumps,
             "piece": _Column(lambda at: torch.where(is_last(at), -1, at - series(at))),
-            "start": number(0.0),
-            "length": number(1.0),
+            "start": constant(0.0),
+            "length": constant(1.0),
             "duration": _Column(lambda at: time[torch.where(is_last(at), at, at + 1)] - time[at]),
             "jump_row": _Column(
                 lambda at: torch.full_like(at, -1) if jumps is None else torch.where(jumps[at], at, -1)
@@ -99,19 +103,19 @@ class KnotEvents(Events):
             object.__setattr__(self, name, value)
 
     def columns(self) -> EventColumns:
-        """As the native engine reads them: it works out the rest from the times."""
+        """The events in the form that the native engine reads; it computes the other columns from the times."""
         rows = None
         if self.jumps is not None:
             rows = torch.where(self.jumps, torch.arange(len(self.jumps)), -1)
         return EventColumns(self.offsets, jump_row=rows, time=self.time.detach().contiguous())
 
     def detached(self) -> KnotEvents:
-        """The same with times that are constants."""
+        """The same events with detached times."""
         return KnotEvents(self.offsets, self.time.detach(), self.jumps)
 
 
 class _Column:
-    """Numbers that are worked out for the events asked for: indexed like a tensor, and not in any other way."""
+    """A column computed on demand; it supports indexing by a tensor of event numbers and nothing else."""
 
     def __init__(self, rule: Callable[[Tensor], Tensor]):
         self.rule = rule
@@ -122,7 +126,7 @@ class _Column:
 
 @dataclass(frozen=True, eq=False)
 class Saved:
-    """Which states are asked for: for each series a sorted list of its events."""
+    """Which states to save: for each series a sorted list of event numbers within the series."""
 
     offsets: Int[Tensor, "bounds"]
     event: Int[Tensor, "saved"]
@@ -134,29 +138,42 @@ def events_of(
     jumps: Bool[Tensor, "rows"] | None,
     finished: Int[Tensor, "series"] | None = None,
 ) -> tuple[Events, Int[Tensor, "rows"]]:
-    """The events of a batch, and for each row the event of its series at which it is reached.
+    """The events of a batch, and for each row the event of its series at which the row is reached.
 
-    Without a grid (no flow) every row is an event. `finished` says how many pieces each series got over, where some
-    stopped early; rows further on cause no jump and show the state at which the series stopped. Times and durations are
-    differentiable in the knots.
+    Times and durations are differentiable in the knots.
+
+    Parameters
+    ----------
+    path
+        The paths of the batch.
+    grid
+        The steps; None without a flow, when every row is an event.
+    jumps
+        Mask of the rows with a jump; None for no jumps.
+    finished
+        Number of pieces that each series integrated to their end, if some stopped early. Rows beyond that cause no
+        jump, and their state is the one at which the series stopped.
     """
     offsets, times = path.series.offsets, path.knots
     device = path.device
     rows = torch.arange(len(times), device=device)
     of_row = ragged.series_of_rows(offsets)
     if grid is None:
-        nothing = torch.zeros(len(times), dtype=torch.float64, device=device)
+        zeros = torch.zeros(len(times), dtype=torch.float64, device=device)
         jump_row = rows if jumps is None else torch.where(jumps, rows, -1)
         piece = torch.full_like(rows, -1)
-        return Events(offsets, piece, nothing, nothing, nothing, times, jump_row), ragged.places_in_series(offsets)
+        return Events(offsets, piece, zeros, zeros, zeros, times, jump_row), ragged.places_in_series(offsets)
+    # One event per step, at its start, and one more per series for its end. So the event of a step is its step number
+    # plus the number of series before it.
     series = len(path)
     counts = ragged.lengths(grid.offsets)
     event_offsets = grid.offsets + torch.arange(series + 1, device=device)
     of_step = ragged.series_of_rows(grid.offsets)
-    place = torch.arange(len(of_step), device=device) + of_step  # one trailing event a series
+    place = torch.arange(len(of_step), device=device) + of_step
     total = len(of_step) + series
 
     def spread(values: Tensor, fill: float) -> Tensor:
+        """A column of events from a column of steps; `fill` at the final event of each series."""
         return values.new_full((total,), fill).index_copy(0, place, values)
 
     durations = path.durations[grid.piece]
@@ -164,6 +181,7 @@ def events_of(
     end_time = times[offsets[1:] - 1]
     within = ragged.places_in_series(offsets) * path.pieces_per_gap
     arrived = torch.ones_like(rows, dtype=torch.bool)
+    # A series that stopped early ends where its last accepted step ended, or at its start if it has none.
     if finished is not None:
         whole = finished == ragged.lengths(path.piece_offsets)
         stepped = counts > 0
@@ -173,7 +191,7 @@ def events_of(
         )
         end_time = torch.where(whole, end_time, stop)
         arrived = whole[of_row] | (within <= finished[of_row])
-    # a row is reached when all pieces before it are done
+    # A row is reached when all pieces before it are done: its event number is the number of steps in those pieces.
     done = torch.bincount(grid.piece, minlength=len(path.coefficients)).cumsum(0)
     done = torch.nn.functional.pad(done, (1, 0))
     before = path.piece_offsets[:-1][of_row]
@@ -195,9 +213,10 @@ def events_of(
 
 
 def knot_events(path: ControlPath, jumps: Bool[Tensor, "rows"] | None) -> Events | None:
-    """The events that `events_of` gives for one step per piece, at no cost: every row is an event.
+    """The events that `events_of` returns for one step per piece, without computing its columns.
 
-    None where it is not so simple: on rectilinear paths, where a series has one row only, and without any series.
+    None if rows and events do not coincide: for rectilinear paths, for a batch with a one-row series, and for an empty
+    batch.
     """
     if path.pieces_per_gap != 1 or len(path.coefficients) != len(path.knots) - len(path) or len(path) == 0:
         return None
@@ -205,7 +224,7 @@ def knot_events(path: ControlPath, jumps: Bool[Tensor, "rows"] | None) -> Events
 
 
 def piece_start_rows(path: ControlPath) -> Int[Tensor, "pieces"]:
-    """The row at which each piece starts (for a vertical piece: the row it leads to)."""
+    """The row at whose time each piece starts; for a vertical piece of a rectilinear path, the row that it ends at."""
     per_gap, offsets = path.pieces_per_gap, path.series.offsets
     of_piece = ragged.series_of_rows(path.piece_offsets)
     within = ragged.places_in_series(path.piece_offsets)

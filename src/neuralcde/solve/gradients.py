@@ -1,4 +1,4 @@
-"""Ways to differentiate a solve."""
+"""Methods to differentiate a solve."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from .steps import count
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Exact gradients of the discretisation in little memory, the default.
+    """Exact gradients of the discretised solve with little memory; the default.
 
-    Keeps the state at every `every`-th step (hidden floats a series and step for `every=1`) and computes everything else
-    again on the way back: one more forward pass of work, stages and activations of one step at a time in memory. Runs on
-    the native engine wherever the forward pass does.
+    The forward pass keeps only every `every`-th state: with `every=1`, `hidden` floats per series and step. The
+    backward pass recomputes the stages and activations, for `every` steps at a time. That costs one more forward
+    pass. Runs on the native engine whenever the forward pass does.
     """
 
     every: int = 1
@@ -24,23 +24,24 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Backprop:
-    """Exact gradients of the discretisation, by differentiating through every operation of the plain loop.
+    """Exact gradients of the discretised solve, by backpropagation through every operation of the plain torch loop.
 
-    Keeps all activations of all stages of all steps. The only one that can be differentiated again.
+    Keeps the activations of all stages of all steps. The only method that supports second derivatives.
     """
 
 
 @dataclass(frozen=True)
 class Backsolve:
-    r"""The paper's continuous adjoint (section 3.4): z and its adjoint are solved backwards in time.
+    r"""The paper's continuous adjoint (section 3.4): z and its adjoint a are solved backwards in time.
 
     $$\mathrm{d}a = -a^T \frac{\partial f}{\partial z} \mathrm{d}X, \qquad
     \frac{\mathrm{d}L}{\mathrm{d}\theta} = \int a^T \frac{\partial f}{\partial \theta} \mathrm{d}X$$
 
-    Memory does not grow with the number of steps (states asked for are kept, and the state before each jump).
-    Approximate: it converges to the exact gradient at the solver's order, as the steps get smaller, and fields that
-    contract going forward explode going back. Under `Adaptive` the backward solve chooses its own steps, by the error of
-    z and a alone: the integrals over the parameters have no part in it (the seminorm of Kidger, Chen and Lyons 2021).
+    Memory does not grow with the number of steps: only the saved states and the state before each jump are kept. The
+    gradient is approximate. It converges to the exact gradient at the solver's order as the steps get smaller, but a
+    field that contracts forward in time explodes backward in time. With `Adaptive` the backward solve chooses its own
+    steps by the error of z and a alone; the integrals for the parameters are left out of the error (the seminorm of
+    Kidger, Chen and Lyons 2021).
     """
 
 
@@ -49,7 +50,7 @@ _names: dict[str, Gradient] = {"checkpoint": Checkpoint(), "backprop": Backprop(
 
 
 def as_gradient(gradient: str | Gradient) -> Gradient:
-    """A gradient method by its name, or as it is."""
+    """A gradient method from its name; a method is returned unchanged."""
     if isinstance(gradient, Gradient):
         return gradient
     if not isinstance(gradient, str) or gradient not in _names:

@@ -1,4 +1,4 @@
-"""The loop in plain torch: the specification of the native engine, and what runs where that does not."""
+"""The solver loop in plain torch: the specification of the native engine, and the fallback where that cannot run."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from .terms import Jump, Term
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Everything that a loop needs to know.
+    """A problem to solve, for either engine.
 
     Parameters
     ----------
     term, jump
-        What moves the state between observations and at them.
+        The flow between observations and the jump at observations; at most one is None.
     tableau
         The Runge-Kutta method.
     coefficients, start
-        Of the path: its pieces, and the time at which each series starts.
+        Coefficients of the path's pieces, and the time at which each series starts.
     z0
         Initial states.
     events, saved
-        The steps and jumps of every series, and the events whose states are asked for.
+        The steps and jumps of every series, and the events whose states are saved.
     """
 
     term: Term | None
@@ -47,11 +47,11 @@ class Problem:
 
     @property
     def modules(self) -> list[nn.Module]:
-        """The field and the cell, where there are."""
+        """The field and the cell, as far as there are any."""
         return ([] if self.term is None else [self.term.field]) + ([] if self.jump is None else [self.jump.cell])
 
     def place(self, at: Int[Tensor, "batch"], series: Int[Tensor, "batch"]) -> Place:
-        """Where the steps of the events `at` lie."""
+        """The steps of the events `at`."""
         events, dtype = self.events, self.z0.dtype
         start, length, duration = (
             part[at].to(dtype)[:, None] for part in (events.start, events.length, events.duration)
@@ -63,7 +63,7 @@ class Problem:
 def step(
     problem: Problem, z: Float[Tensor, "batch hidden"], at: Int[Tensor, "batch"], series: Int[Tensor, "batch"]
 ) -> Float[Tensor, "batch hidden"]:
-    """One Runge-Kutta step of the events `at`."""
+    """The states after one Runge-Kutta step of the events `at`."""
     term, nodes, place = problem.term, problem.tableau.c, problem.place(at, series)
     assert term is not None
     return runge_kutta(problem.tableau, lambda stage, y: place.increment(term, nodes[stage], y), z).end
@@ -72,14 +72,18 @@ def step(
 def solve_plainly(
     problem: Problem, gradient: Checkpoint | Backprop
 ) -> tuple[Float[Tensor, "saved hidden"], Int[Tensor, "series"]]:
-    """The states asked for, and for each series the event after which its state was not finite, or -1."""
+    """The saved states, and for each series the event after which its state was no longer finite, or -1.
+
+    Iteration e handles event number e of every series that has one. With the series sorted by length, longest first,
+    these are always the first `alive[e + 1]` of the batch, so the batch only ever shrinks from its end.
+    """
     events, saved = problem.events, problem.saved
     order = events.counts.argsort(descending=True, stable=True)
     rank = torch.empty_like(order)
     rank[order] = torch.arange(len(order), device=order.device)
     counts = events.counts[order]
     longest = int(counts[0]) if len(counts) else 0
-    # how many series, of those sorted by length, have an event number e
+    # alive[e + 1] is the number of series with more than e events.
     alive = (len(counts) - torch.bincount(counts, minlength=longest + 1).cumsum(0)).tolist()
     alive = [len(counts), *alive]
     firsts = events.offsets[:-1][order]
@@ -92,7 +96,7 @@ def solve_plainly(
         failed[: len(z)] = torch.where(bad, e, failed[: len(z)])
 
     def advance(z: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
-        """Events first .. last - 1 of all series that have them: the state after them, then the states asked for."""
+        """Run events first to last - 1 of all series that have them; return the final state, then the saved states."""
         found = []
         for e in range(first, last):
             z = z[: alive[e + 1]]
@@ -111,6 +115,8 @@ def solve_plainly(
 
     alive.append(0)
     z, states = problem.z0[order], []
+    # With checkpointing the loop runs in segments of `every` events, which the backward pass recomputes one by one. The
+    # snapshot makes it recompute them with the parameters of the forward pass.
     segment = longest if isinstance(gradient, Backprop) or not torch.is_grad_enabled() else gradient.every
     if segment < longest:
         held = ParameterSnapshot(
@@ -123,6 +129,7 @@ def solve_plainly(
         else:
             z, *found = advance(z, first, last)
         states += found
+    # The states were collected event by event; return them in the order of `saved`.
     collected = torch.cat(states) if states else problem.z0[:0]
     back = torch.empty_like(slots)
     back[slots] = torch.arange(len(slots), device=slots.device)
@@ -154,7 +161,7 @@ def _flow(
 
 
 def _slots_by_event(saved: Saved, longest: int) -> tuple[Int[Tensor, "saved"], list[int]]:
-    """Places in the result in the order in which the loop comes by them, and where each event's begin."""
+    """Indices of the saved states in the order in which the loop reaches them, and where those of each event start."""
     slots = saved.event.argsort(stable=True)
     counts = torch.bincount(saved.event, minlength=longest)
     return slots, [0, *counts.cumsum(0).tolist()]

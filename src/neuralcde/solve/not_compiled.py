@@ -1,4 +1,4 @@
-"""What torch.compile shall leave as it is."""
+"""Excluding functions from torch.compile."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ Result = TypeVar("Result")
 
 
 def not_compiled(function: Callable[Inputs, Result]) -> Callable[Inputs, Result]:
-    """Decorate a function that a compiled module may call, but that is not to be traced: a solve is one native call.
+    """Decorator for a function that torch.compile must not trace, such as a solve, which is one native call.
 
-    As `torch.compiler.disable`, which imports the compiler: seconds that only those who compile should wait.
+    Like `torch.compiler.disable`, but without importing the compiler. That import takes seconds, and is needed only if
+    something is compiled.
     """
     untraced: Callable[Inputs, Result] | None = None
 

@@ -1,4 +1,4 @@
-"""What a forward pass read, held for the pass that repeats it to differentiate it."""
+"""A snapshot of the tensors that a forward pass used, for the recomputation in the backward pass."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from torch.func import functional_call
 
 
 class ModuleBundle(nn.Module):
-    """Several modules as one, so that a parameter they share is one parameter."""
+    """Several modules as one, in which a shared parameter occurs only once."""
 
     def __init__(self, parts: Sequence[nn.Module]):
         super().__init__()
         self.parts = nn.ModuleList(parts)
 
     def forward(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What the function gives."""
+        """Call the function."""
         return function(*arguments)
 
     def call_with(self, parameters: Mapping[str, Tensor], function: Callable[..., Any], *arguments: Any) -> Any:
-        """What the function gives while the modules have these parameters."""
+        """Call the function while the modules have these parameters."""
         return functional_call(self, dict(parameters), (function, *arguments))
 
 
 class ParameterSnapshot:
-    """The parameters of some modules and other tensors, as they are now.
+    """The parameters of some modules, and other tensors, at the time of the forward pass.
 
-    Whoever repeats a computation for its gradient must find them as they were, also where the modules got others since
-    (`torch.func.functional_call`), and must not go on where one was changed in place.
+    A recomputation must use the same tensors as the forward pass, even if the modules have other parameters by then (as
+    after `torch.func.functional_call`). It must raise an error if one of them was modified in place.
     """
 
     def __init__(self, parts: Sequence[nn.Module], others: Sequence[Tensor]):
@@ -39,11 +39,11 @@ class ParameterSnapshot:
         self.versions = self._versions()
 
     def repeat(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What the function gives with the tensors held."""
+        """Call the function with the parameters of the snapshot."""
         if self._versions() != self.versions:
             raise RuntimeError(
-                "a parameter, the path or the inputs of a jump have been modified by an inplace operation since they were "
-                "solved with; compute the gradient first, or solve again."
+                "a parameter, the path or the inputs of a jump have been modified by an inplace operation since the "
+                "solve; compute the gradient first, or solve again."
             )
         return self.together.call_with(self.parameters, function, *arguments)
 

@@ -1,4 +1,4 @@
-"""Which engine runs a problem, and how it is differentiated."""
+"""Choice of the engine that runs a problem, and of the gradient method."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Programs = tuple[Program | None, Program | None]
 
 
 class Ran(NamedTuple):
-    """The states asked for, for each series the event after which its state was not finite (or -1), and what ran."""
+    """The saved states, for each series the event after which its state was not finite (or -1), and the engine used."""
 
     states: Float[Tensor, "saved hidden"]
     failed: Int[Tensor, "series"]
@@ -41,25 +41,25 @@ class Ran(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Runs problems: natively where that can be, else in plain torch; differentiated by one method.
+    """Runs problems on the native engine if possible, else in plain torch, with one gradient method.
 
     Parameters
     ----------
     method
         How gradients are computed.
     steps
-        How the steps were chosen: the adjoint chooses its own on the way back in the same way.
+        How the steps are chosen. With `Adaptive`, the continuous adjoint uses the same tolerances backwards in time.
     """
 
     method: Gradient
     steps: Steps
 
     def __call__(self, problem: Problem) -> Ran:
-        """Run it."""
+        """Solve the problem."""
         programs = _programs_for_events(problem)
         if isinstance(self.method, Backsolve) and transformed():
             raise ValueError(
-                'gradient="backsolve" knows neither torch.func nor forward mode; use gradient="checkpoint".'
+                'gradient="backsolve" supports neither torch.func nor forward mode; use gradient="checkpoint".'
             )
         differentiated = torch.is_grad_enabled()
         if isinstance(self.method, Backsolve) and differentiated:
@@ -75,7 +75,10 @@ class Run:
 
 
 def rowwise(term: Term, jump: Jump | None, tableau: Tableau, z0: Tensor, channels: int) -> tuple[Term, Jump | None]:
-    """Term and jump for evaluations without gradients: natively where that can be, so that batch mates do not show."""
+    """Term and jump for evaluation without gradients, on the native engine if possible.
+
+    The native engine evaluates each row independently, so the result for a series does not depend on its batch.
+    """
     programs = _programs(term, jump, tableau, z0, channels)
     if isinstance(programs, str):
         return term, jump
@@ -87,7 +90,7 @@ def rowwise(term: Term, jump: Jump | None, tableau: Tableau, z0: Tensor, channel
 
 @dataclass(frozen=True, eq=False)
 class _RowwiseTerm(Term):
-    """A term whose field is evaluated by the native engine, without gradients."""
+    """A term whose field the native engine evaluates, without gradients."""
 
     inner: Term
     program: Program
@@ -97,7 +100,7 @@ class _RowwiseTerm(Term):
         return self.inner.drive(pieces, u, du)
 
     def evaluate(self, t: Tensor, z: Tensor, drive: Tensor) -> Tensor:
-        """A row of state and drive per series."""
+        """Evaluate the field on one row [z, drive] per series."""
         return evaluate_rows(self.program, torch.cat([z, drive], dim=1) if self.program.input else z)
 
     def scale(self, change: Tensor, dt: Tensor) -> Tensor:
@@ -107,12 +110,12 @@ class _RowwiseTerm(Term):
 
 @dataclass(frozen=True, eq=False)
 class _RowwiseJump(Jump):
-    """A jump whose cell is evaluated by the native engine, without gradients."""
+    """A jump whose cell the native engine evaluates, without gradients."""
 
     program: Program | None = None
 
     def after(self, z: Tensor, inputs: Tensor) -> Tensor:
-        """A row of state and inputs per jump."""
+        """Evaluate the cell on one row [z, inputs] per jump."""
         assert self.program is not None
         return evaluate_rows(self.program, torch.cat([z, inputs], dim=1))
 
@@ -137,7 +140,10 @@ def _natively(problem: Problem, programs: Programs, every: int) -> tuple[Tensor,
 
 
 def _programs_for_events(problem: Problem) -> Programs | str:
-    """Programs of term and jump, or why the plain loop must run; the engine has no gradients of the steps' times."""
+    """The programs of term and jump, or the reason why the plain loop must run.
+
+    The native engine does not compute gradients with respect to the times and lengths of steps.
+    """
     events, term = problem.events, problem.term
     if term is not None and term.driven_by == "value" and events.time.requires_grad:
         return "the times require gradients"
@@ -147,7 +153,7 @@ def _programs_for_events(problem: Problem) -> Programs | str:
 
 
 def _programs(term: Term | None, jump: Jump | None, tableau: Tableau, z0: Tensor, channels: int) -> Programs | str:
-    """Programs of term and jump, or why there are none."""
+    """The programs of term and jump, or the reason why there are none."""
     if os.environ.get("NEURALCDE_ENGINE", "") == "torch":
         return "NEURALCDE_ENGINE=torch"
     if engine_name() == "torch":

@@ -1,4 +1,4 @@
-"""The signature of a path, by solving its equation."""
+"""The signature of a path, computed by solving a linear CDE."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from .solve import solve_cde
 from .solvers import Tableau, as_solver
 from .steps import AtKnots, Steps
 
-SUBSTEPS = 8  # of a piece on which one step is not exact
+SUBSTEPS = 8  # default number of steps per piece where one step is not exact
 
 
 def signature(
     path: ControlPath, depth: int, *, solver: str | Tableau = "dopri5", steps: Steps | None = None
 ) -> Float[Tensor, "series words"]:
-    r"""The signature of every path, truncated to `depth`: its iterated integrals over words of at most `depth` channels.
+    r"""The signature of every path up to `depth`: iterated integrals over words of at most `depth` channels.
 
-    $$S^{i_1 \ldots i_k} = \int_{t_0 < s_1 < \cdots < s_k < t_n} \mathrm{d}X^{i_1}_{s_1} \cdots \mathrm{d}X^{i_k}_{s_k}$$
+    $$S^{i_1 \ldots i_k}
+      = \int_{t_0 < s_1 < \cdots < s_k < t_n} \mathrm{d}X^{i_1}_{s_1} \cdots \mathrm{d}X^{i_k}_{s_k}$$
 
-    All of them together solve the linear CDE of appendix B, $\mathrm{d}S = S \otimes \mathrm{d}X$ from $S = 1$, and that is how they
-    are computed: `solve_cde` with a `SignatureField`, on the native engine where there is one. Linear maps of the signature
-    approximate every continuous function of a path that starts at 0 and has time among its channels, the better the
-    deeper (theorem B.6).
+    Together they solve the linear CDE of appendix B, $\mathrm{d}S = S \otimes \mathrm{d}X$ with initial value $S = 1$.
+    That is how they are computed: by `solve_cde` with a `SignatureField`, on the native engine if possible. Linear maps
+    of the signature approximate every continuous function of paths that start at 0 and have time as a channel, to any
+    accuracy as the depth grows (theorem B.6).
 
     Parameters
     ----------
@@ -35,14 +36,14 @@ def signature(
     solver
         As in `solve_cde`.
     steps
-        As in `solve_cde`. None for one step per piece where that is exact, else for `AtKnots(substeps=8)`.
+        As in `solve_cde`. None means one step per piece if that is exact, else `AtKnots(substeps=8)`.
 
     Returns
     -------
     Tensor
-        (series, $c + c^2 + \cdots + c^N$): words of length 1, of length 2, ..., each length in lexicographic order; without the
-        empty word, whose integral is 1. In the precision of the path; differentiable (once) in its coefficients, and so in the
-        data.
+        Shape (series, $c + c^2 + \cdots + c^N$): words of length 1, then of length 2, and so on, each length in
+        lexicographic order. The empty word, whose integral is 1, is left out. The dtype is that of the path. The result
+        is differentiable (once) in the coefficients of the path, and so in the data.
 
     Raises
     ------
@@ -51,14 +52,15 @@ def signature(
 
     Notes
     -----
-    On a straight piece with increment x level k grows by $x^{\otimes k} / k!$ and mixed terms, a polynomial that one step of a
-    solver of order p gets right for all levels up to p: exact to rounding on `linear` and `rectilinear` paths for
-    depth <= 5 with "dopri5", <= 4 with "rk4". Deeper levels, and levels from 2 on of cubic paths, have the error of the solver and
-    get better with more substeps.
+    On a linear piece the words of length k are polynomials of degree k in the increment of X, and one step of a
+    solver of order p is exact for all lengths up to p. So on `linear` and `rectilinear` paths the result is exact up
+    to rounding for depth <= 5 with "dopri5" and <= 4 with "rk4". Longer words, and words of length 2 and more of
+    cubic paths, have the error of the solver, which gets smaller with more substeps.
 
-    Cost: stages x steps outer products of $c + \cdots + c^N$ multiplications for each series, and as much memory a series for
-    each stage. Time is seen only where it is a channel, and so is the starting point (a straight line from 0 to it, put in front
-    of the path, or a channel of `series.with_channels(start=True)`): sections 6.1 and B.
+    Cost: stages x steps outer products of $c + \cdots + c^N$ multiplications per series, and as many numbers in
+    memory per series and stage. The signature depends on time only if time is a channel, and on the starting point
+    only if that is part of the path: as a straight line from 0 to it in front of the path, or as the channels of
+    `series.with_channels(start=True)` (sections 6.1 and B).
 
     Examples
     --------

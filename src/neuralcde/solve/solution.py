@@ -1,4 +1,4 @@
-"""What a solve returns."""
+"""The result of a solve: states, status, statistics, and the error that it may raise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..paths import ControlPath
 
 
 class Status(enum.Enum):
-    """How a solve ended; the value is the message."""
+    """How a solve ended; each value is the message for users."""
 
     done = "solved"
     not_finite = "the state is no longer finite: the field grows too fast for these steps"
@@ -22,14 +22,14 @@ class Status(enum.Enum):
 
 
 class SolveError(RuntimeError):
-    """A solve that went wrong, with the series and the time at which it did.
+    """A solve failed; the message names the series and the time.
 
     Parameters
     ----------
     trouble
         What went wrong.
     advice
-        What to do about it, for those who called the solver themselves.
+        What to do about it, for callers who chose the solver's options themselves.
     """
 
     def __init__(self, trouble: str, advice: str = ""):
@@ -39,19 +39,20 @@ class SolveError(RuntimeError):
 
 @dataclass(frozen=True, eq=False)
 class Stats:
-    """What a solve cost, per series.
+    """Cost of a solve, per series.
 
     Parameters
     ----------
     evaluations
-        Evaluations of the field: stages x steps. Under `Adaptive` also those of the search for the steps: all stages of every step
-        it tried, but for first ones that were known. Those for `error` and for times between the steps are not counted.
+        Evaluations of the field: stages x steps. With `Adaptive` this includes the search for the steps: all stages of
+        every step that was tried, except first stages that were already known. Evaluations for `error` and for times
+        between steps are not counted.
     accepted, rejected
-        Steps taken, and steps that `Adaptive` tried and took back.
+        Number of accepted steps, and of steps that `Adaptive` rejected.
     engine
-        "native (level)", or "torch: " and the reason.
+        "native (level)", or "torch: " and the reason why the native engine did not run.
     error
-        Estimate of the error of the last state by step doubling, where it was asked for: the largest entry.
+        Estimate of the error of the last state by step doubling, as the largest absolute entry; None unless requested.
     """
 
     evaluations: Int[Tensor, "series"]
@@ -67,14 +68,22 @@ class Solution:
 
     Parameters
     ----------
+    path
+        The control paths.
     last
-        State at the end of each series.
+        State at the end of each series, or where it stopped.
     stats
-        What it cost.
+        Cost of the solve.
+    statuses
+        Status of each series, as its index in `list(Status)`.
+    reached
+        The time at which each series ended or stopped.
     states_at_knots
-        State at every row of the series, after its jump, where `save="knots"` asked for them.
+        State at every row of the series, after its jump; None unless `save` was "knots" or "dense".
     at_times
-        States (series, k, hidden) at the times that `save` asked for.
+        States of shape (series, k, hidden) at the times given as `save`; None otherwise.
+    dense
+        Function from times to states; None unless `save` was "dense".
     """
 
     path: ControlPath
@@ -92,18 +101,29 @@ class Solution:
 
     @property
     def status(self) -> Status:
-        """The worst of all series; `statuses` holds the number of each one's in `list(Status)`."""
+        """The worst status of all series; `statuses` holds that of each series, as an index in `list(Status)`."""
         return list(Status)[int(self.statuses.max()) if len(self.statuses) else 0]
 
     @property
     def at_knots(self) -> Float[Tensor, "rows hidden"]:
-        """State at every row of the series, read after its jump; rows and offsets as in the series."""
+        """State at every row of the series, after its jump; rows and offsets as in the series."""
         if self.states_at_knots is None:
             raise ValueError('the states at the knots were not kept; solve with save="knots".')
         return self.states_at_knots
 
     def evaluate(self, t: Tensor | float | list[float]) -> Float[Tensor, ...]:
-        """z(t) for a scalar, for times (k,) shared or (series, k) per series: one solver step from the last grid point."""
+        """z(t), by one solver step from the last grid point before t.
+
+        Parameters
+        ----------
+        t
+            A time, k times of shape (k,) shared by all series, or times of shape (series, k).
+
+        Returns
+        -------
+        Tensor
+            Shape (series, hidden) for a scalar t, otherwise (series, k, hidden).
+        """
         if self.dense is None:
             raise ValueError('the states of all steps were not kept; solve with save="dense".')
         asked = torch.as_tensor(t, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Solving: from a path, a field and an initial state to the states asked for."""
+"""The public solve functions: from a path, a field and an initial state to a solution."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def solve_cde(
 ) -> Solution:
     r"""Solve the controlled differential equation $z(t) = z_0 + \int_{t_0}^t f(z_s)\, \mathrm{d}X_s$ of every series.
 
-    On each piece of the path the integral is $\int f(z) X'(u)\, \mathrm{d}u$, solved by a Runge-Kutta method whose steps never
-    cross a knot: X is never evaluated on the wrong side of one, nor outside its interval. Each series has its own
-    steps, so a batch costs what its longest series costs, and one series' result does not depend on the others.
+    On each piece of the path the integral is $\int f(z) X'(u)\, \mathrm{d}u$, which a Runge-Kutta method solves. Steps
+    never cross a knot, so X is never evaluated on the wrong side of a knot or outside its interval. Each series has its
+    own steps, and its result does not depend on the other series of the batch.
 
     Parameters
     ----------
@@ -61,12 +61,13 @@ def solve_cde(
     gradient
         "checkpoint" (default, or `Checkpoint(every=k)`), "backprop", "backsolve".
     save
-        What to keep besides the last state: "knots", "dense" (for `solution.evaluate`), or a tensor of times, (k,) shared
-        or (series, k) per series.
+        Which states to keep: "last"; "knots"; "dense", for `solution.evaluate`; or those at a tensor of times, of shape
+        (k,) shared by all series or (series, k). The last state is always kept.
     error
-        Solve once more with steps of half the length and give the difference, extrapolated, as `solution.stats.error`.
+        Whether to estimate the error by step doubling: solve again with steps of half the length, and store the
+        extrapolated difference as `solution.stats.error`.
     throw
-        Raise `SolveError` when a state stops being finite or `max_steps` is reached; else see `solution.status`.
+        Raise `SolveError` if a state stops being finite or `max_steps` is reached. If False, `solution.status` says so.
 
     Returns
     -------
@@ -75,14 +76,15 @@ def solve_cde(
     Raises
     ------
     ValueError
-        For shapes, types or values that do not fit, naming what was found.
+        For shapes, dtypes or values that do not match.
     SolveError
-        Naming the series and the time.
+        If a solve fails; the message names the series and the time.
 
     Notes
     -----
-    Cost: stages x steps evaluations of f for each series. Fields made of known layers run on the native engine; every
-    other one on plain torch, with the same numbers; `solution.stats.engine` says which and why.
+    Cost: stages x steps evaluations of f per series. Fields made of supported layers run on the native engine, all
+    others in plain torch, with the same result up to rounding. `solution.stats.engine` says which engine ran, and
+    why.
 
     Examples
     --------
@@ -120,9 +122,20 @@ def solve(
     error: bool = False,
     throw: bool = True,
 ) -> Solution:
-    """The one loop over a series' own knots, with an optional flow between them and an optional jump at them.
+    """Solve an equation with a flow between observations, a jump at observations, or both.
 
-    What `solve_cde` is made of; parameters as there, and a `Term` and a `Jump` for other models than a CDE.
+    `solve_cde` is the special case of a `ControlTerm` without jumps.
+
+    Parameters
+    ----------
+    path, z0
+        Control paths and initial states.
+    flow
+        The flow between knots: a `ControlTerm` f(t, z) dX or a `TimeTerm` h(t, z, X) dt.
+    jump
+        The update of the state at observed rows.
+    solver, steps, gradient, save, error, throw
+        As in `solve_cde`.
     """
     tableau, method = as_solver(solver), as_gradient(gradient)
     steps = AtKnots() if steps is None else steps
@@ -140,6 +153,7 @@ def solve(
             every = method.every if isinstance(method, Checkpoint) else 1
             grid = fixed_grid(path, steps, state_bytes=kept_bytes(z0, every))
 
+    # The gradient treats the steps as given, so the solve itself runs on a fixed grid, however that was found.
     run = Run(method, steps)
     finished = None if found is None else found.finished
     events, reached = events_of(path, grid, rows, finished) if simple is None else (simple, None)
@@ -157,6 +171,7 @@ def solve(
     ended = times[torch.where(failed >= 0, events.offsets[:-1] + failed, last_event)]
     _raise_if(throw, statuses, ended, path)
     estimate = None
+    # Step doubling with Richardson extrapolation: halving the steps of a method of order p divides its error by 2**p.
     if error and grid is not None:
         finer, reach = events_of(path, grid.halved(), rows, finished)
         ends = saved_events(finer, reach, "last", path)

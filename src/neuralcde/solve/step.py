@@ -1,7 +1,7 @@
-"""One Runge-Kutta step, which everything that moves a state in plain torch is built on.
+"""One Runge-Kutta step in plain torch.
 
-Fixed and adaptive grids, partial steps to a time asked for, and the adjoint's way back differ in where their steps lie and
-in what an increment is. The step itself is this one.
+Fixed grids, adaptive grids, partial steps to requested times and the reverse steps of the adjoint all use this step.
+They differ in where the step lies, and in how the increment is computed.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ from .terms import Term
 
 
 class Place(NamedTuple):
-    """Where a batch of steps lies, each inside one piece of its path; a step back has a negative length and duration.
+    """Position of a batch of steps, each inside one piece of its path.
+
+    A step backwards in time has negative length and duration.
 
     Parameters
     ----------
     pieces
-        Coefficients of the piece that each step lies in.
+        Coefficients of the piece that contains each step.
     start, length
-        In u, the piece's own variable from 0 to 1.
+        Start and length of the step in u, the variable of the piece, which runs from 0 to 1.
     since
-        Time since the start of the series at which the step starts.
+        Time from the start of the series to the start of the step.
     duration
-        How long the step lasts.
+        Duration of the step in time.
     """
 
     pieces: Float[Tensor, "batch powers channels"]
@@ -40,13 +42,13 @@ class Place(NamedTuple):
     duration: Float[Tensor, "batch 1"]
 
     def increment(self, term: Term, node: float, z: Float[Tensor, "batch hidden"]) -> Float[Tensor, "batch hidden"]:
-        """What the term adds to the state z at a node, from 0 at the start of the step to 1 at its end."""
+        """The increment of the term over the step, evaluated at state z and at a node in [0, 1] of the step."""
         drive = term.drive(self.pieces, self.start + node * self.length, self.length)
         return term.increment(self.since + node * self.duration[:, 0], z, drive, self.duration)
 
 
 class Stepped(NamedTuple):
-    """A step: the state at its end, the increments of its stages, and the error estimate where it was asked for."""
+    """Result of a step: the state at its end, the increments of its stages, and the error estimate if requested."""
 
     end: Tensor
     stages: list[Tensor]
@@ -60,18 +62,18 @@ def runge_kutta(
     *,
     with_error: bool = False,
 ) -> Stepped:
-    r"""$k_i = \mathrm{increment}(i, z + \sum_j a_{ij} k_j)$, then $z + \sum_i b_i k_i$.
+    r"""One Runge-Kutta step: $k_i = \mathrm{increment}(i, z + \sum_j a_{ij} k_j)$, then $z + \sum_i b_i k_i$.
 
     Parameters
     ----------
     tableau
         The method.
     increment
-        The increment over the whole step at stage i, for the state there.
+        Function of the stage number and the state at that stage; returns the increment over the whole step.
     state
-        z, or whatever is integrated.
+        The state at the start of the step.
     with_error
-        Whether to estimate the error: the difference to the embedded method. This takes its extra stages, too.
+        Whether to estimate the error, as the difference to the embedded method. This evaluates its extra stages too.
     """
     stages: list[Tensor] = []
     for stage in range(len(tableau.a) if with_error else tableau.stages):
@@ -81,7 +83,10 @@ def runge_kutta(
 
 
 def _weighted_sum(weights: Sequence[float], stages: Sequence[Tensor]) -> Tensor | None:
-    """The sum of the stages; None where there is nothing to sum. b has no weight for a stage of the error estimate."""
+    """The weighted sum of the stages; None if all weights are 0. There may be more stages than weights.
+
+    (b has no weight for a stage that only the error estimate uses.)
+    """
     parts = [weight * k for weight, k in zip(weights, stages, strict=False) if weight != 0]
     return functools.reduce(torch.add, parts) if parts else None
 

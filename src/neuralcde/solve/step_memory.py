@@ -1,4 +1,4 @@
-"""The memory that a list of steps takes, refused before it is taken."""
+"""Refusal of solves whose steps would not fit in memory."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from torch import Tensor
 from ..paths import ControlPath
 from ..series import ragged
 
-BYTES_PER_STEP = 160  # of the columns that list the steps, at their peak; measured: 113 to 137
-LANES = 16  # a single series keeps its states in a tile as wide as this many
+BYTES_PER_STEP = 160  # peak memory of the columns of `Events`, per step; measured: 113 to 137
+LANES = 16  # the native engine stores states in tiles this many series wide, even for a single series
 CONTROL_GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def check_step_memory(path: ControlPath, per_piece: Tensor, state_bytes: float, steps: object) -> None:
-    """Refuse steps whose list, and the states kept at them, would take more than half of the memory there is.
+    """Raise `ValueError` if the steps, with the states kept at them, need more than half of the available memory.
 
     Parameters
     ----------
     path
-        Whose pieces are stepped along.
+        The paths to solve along.
     per_piece
-        Steps in each piece, float64.
+        Number of steps in each piece, float64.
     state_bytes
-        Memory of what is kept of one series at one step for the way back; 0 where no gradient is wanted.
+        Memory per series and step for the backward pass, in bytes; 0 without gradients.
     steps
-        What was asked for, for the message.
+        The `steps` argument of the solve, for the message.
     """
     if len(per_piece) == 0:
         return
@@ -45,13 +45,13 @@ def check_step_memory(path: ControlPath, per_piece: Tensor, state_bytes: float, 
     raise ValueError(
         f"steps={steps!r} asks for {total:.2g} steps, {longest:.2g} of them in series "
         f"{ragged.series_name(path.series.ids, worst)}, whose longest gap is {gap:.3g} units of time. They need about "
-        f"{needed / 2**30:.1f} GB of memory; half of what there is are {allowed / 2**30:.1f} GB. Check the times of that "
-        "series, cut it at the gap, take longer steps, or steps=AtKnots()."
+        f"{needed / 2**30:.1f} GB of memory; half of the available memory is {allowed / 2**30:.1f} GB. Check the times "
+        "of that series, cut it at the gap, take longer steps, or use steps=AtKnots()."
     )
 
 
 def memory_limit() -> int:
-    """Bytes that this process may use: the machine's memory, or less where the system sets a limit."""
+    """Bytes of memory that this process may use: the machine's memory, or less if the system sets a limit."""
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     limits = [machine, resource.getrlimit(resource.RLIMIT_AS)[0]]  # -1: no limit
     for file in map(Path, CONTROL_GROUPS):
@@ -63,5 +63,5 @@ def memory_limit() -> int:
 
 
 def kept_bytes(z0: Tensor, every: int) -> float:
-    """Memory of a state per step, where one of `every` is kept for the gradient."""
+    """Bytes per series and step of the states that the gradient keeps, one at every `every`-th step."""
     return z0.shape[1] * z0.element_size() / every if torch.is_grad_enabled() else 0.0

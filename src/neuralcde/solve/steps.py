@@ -1,4 +1,4 @@
-"""Where the steps lie: at the knots, at a fixed size, or where the error asks for them."""
+"""Step sizes: from knot to knot, of fixed size, or adaptive."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .step_memory import check_step_memory
 
 @dataclass(frozen=True)
 class AtKnots:
-    """From knot to knot: `substeps` equal steps in each piece of the path, the default.
+    """Steps from knot to knot, the default: `substeps` equal steps in each piece of the path.
 
-    Every series has its own grid: n observations take n - 1 steps, however uneven the gaps.
+    Every series has its own grid: with `substeps=1`, n observations take n - 1 steps, however uneven the gaps.
     """
 
     substeps: int = 1
@@ -30,9 +30,9 @@ class AtKnots:
 
 @dataclass(frozen=True)
 class FixedSteps:
-    """Steps no longer than `size`, in the path's own unit of time: ceil(gap / size) equal steps in each piece.
+    """Steps no longer than `size`, in the unit of time of the path: ceil(gap / size) equal steps in each piece.
 
-    With the smallest gap of the data as size this is the paper's setting. A step never crosses a knot.
+    A step never crosses a knot. The paper's setting is the smallest gap of the data as size.
     """
 
     size: float
@@ -44,18 +44,18 @@ class FixedSteps:
 
 @dataclass(frozen=True)
 class Adaptive:
-    """Steps as long as the error allows, for every series by itself; needs a solver with an error estimate.
+    """Adaptive step sizes, chosen for each series by its own error; needs a solver with an error estimate.
 
-    A step is accepted when its error, divided by atol + rtol |z| and averaged over the state (root mean square), is at
-    most one. Steps are clipped to the pieces of the path. The accepted steps are then taken as given: values and
-    gradients are those of the fixed grid they form.
+    A step is accepted if the root mean square over the state of error / (atol + rtol |z|) is at most one. A step never
+    crosses the end of a piece. The states and gradients are then those of a solve on the fixed grid of accepted steps.
 
     Parameters
     ----------
     rtol, atol
         Relative and absolute tolerance.
     max_steps
-        Accepted and rejected steps a series may take; one that needs more stops where it is and says so in its status.
+        Maximum number of accepted and rejected steps per series. A series that needs more stops where it is, with
+        status `max_steps`.
     """
 
     rtol: float = 1e-4
@@ -72,13 +72,23 @@ Steps = AtKnots | FixedSteps | Adaptive
 
 
 def count(name: str, value: int) -> int:
-    """A number of at least one, Python's or numpy's, as Python's."""
+    """Check that the value is an integer of at least 1, and convert it to a Python int."""
     check_sizes(**{name: value})
     return int(value)
 
 
 class Grid(NamedTuple):
-    """Steps of all series: the piece each lies in and where; and after how many steps each row is reached."""
+    """The steps of a batch of series, concatenated.
+
+    Parameters
+    ----------
+    offsets
+        Index of the first step of each series; the last entry is the total number of steps.
+    piece
+        The piece of the path that contains the step.
+    start, length
+        Start and length of the step in u, the variable of its piece.
+    """
 
     offsets: Int[Tensor, "bounds"]
     piece: Int[Tensor, "steps"]
@@ -86,7 +96,7 @@ class Grid(NamedTuple):
     length: Float[Tensor, "steps"]
 
     def halved(self) -> Grid:
-        """Every step as two of half the length."""
+        """The grid with every step split into two of half the length."""
         half = self.length / 2
         start = torch.stack([self.start, self.start + half], dim=1).flatten()
         piece, length = (part[:, None].expand(-1, 2).flatten() for part in (self.piece, half))
@@ -94,12 +104,13 @@ class Grid(NamedTuple):
 
 
 def fixed_grid(path: ControlPath, steps: AtKnots | FixedSteps, *, state_bytes: float = 0.0) -> Grid:
-    """Equal steps in every piece; refused where they, and `state_bytes` kept at each, would not fit the memory."""
+    """Equal steps in every piece; `ValueError` if they, with `state_bytes` kept per step, do not fit in memory."""
     durations = path.durations.detach()
     if isinstance(steps, AtKnots):
         counts = torch.full_like(durations, float(steps.substeps))
     else:
-        counts = (durations / steps.size - 1e-9).ceil().clamp(min=1)  # 3 steps of 0.1 for a gap of 0.3, rounded or not
+        # The small term makes a gap of 0.3 take 3 steps of 0.1, and not 4 because of rounding.
+        counts = (durations / steps.size - 1e-9).ceil().clamp(min=1)
     check_step_memory(path, counts, state_bytes, steps)
     counts = counts.long()
     firsts = ragged.offsets_of(counts)

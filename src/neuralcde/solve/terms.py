@@ -1,4 +1,4 @@
-"""What moves the state: terms between observations, jumps at them."""
+"""Terms, which move the state between observations, and jumps, which update it at observations."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from ..fields import VectorField, as_field
 
 @dataclass(frozen=True, eq=False)
 class Term(ABC):
-    """The flow between observations, one point of a piece at a time: what drives it there, and the increment it gives.
+    """The right-hand side of the equation between observations.
 
-    A step of length `du` along a piece takes `dt` units of time. Solvers combine increments and know nothing else of the
-    equation: every member works with every solver, step size control and gradient.
+    A term defines what drives the field at a point of a piece, and the increment of z over a step that results. A
+    step has length `du` in the variable of its piece and duration `dt` in time. Solvers use nothing but these
+    increments, so every term works with every solver, step size controller and gradient method.
 
     Parameters
     ----------
@@ -27,7 +28,7 @@ class Term(ABC):
     """
 
     field: nn.Module
-    driven_by: ClassVar[Literal["increment", "value"]]  # of X, as the native engine calls it
+    driven_by: ClassVar[Literal["increment", "value"]]  # of X: the native engine's name for the kind of drive
 
     @abstractmethod
     def drive(
@@ -36,15 +37,15 @@ class Term(ABC):
         u: Float[Tensor, "batch 1"],
         du: Float[Tensor, "batch 1"],
     ) -> Float[Tensor, "batch channels"]:
-        """What the field is driven by at the point u of each piece, in a step of length du."""
+        """The input from X to the field at the point u of each piece, in a step of length du."""
 
     @abstractmethod
     def evaluate(self, t: Tensor, z: Tensor, drive: Tensor) -> Tensor:
-        """The field's answer at time t (since the start of each series), state z and drive."""
+        """The value of the field, (batch, hidden), at time t since the start of each series, state z and drive."""
 
     @abstractmethod
     def scale(self, change: Tensor, dt: Tensor) -> Tensor:
-        """The increment that the field's answer makes in a step of dt units of time."""
+        """The increment of z, given the value of the field and the duration dt of the step."""
 
     def increment(
         self,
@@ -54,11 +55,12 @@ class Term(ABC):
         dt: Float[Tensor, "batch 1"],
     ) -> Float[Tensor, "batch hidden"]:
         """The increment of z at one stage of a step."""
-        change = self.evaluate(t, z.clone(), drive)  # a field may work in place
+        change = self.evaluate(t, z.clone(), drive)  # a field may modify z in place
         if change.shape != z.shape:
             name = type(self.field).__name__
             raise ValueError(
-                f"{name} changes z of shape {tuple(z.shape)} by {tuple(change.shape)}; the two must be equal."
+                f"{name} returned an increment of shape {tuple(change.shape)} for z of shape {tuple(z.shape)}; the two "
+                "shapes must be equal."
             )
         return self.scale(change, dt)
 
@@ -85,7 +87,7 @@ class ControlTerm(Term):
         return self.field.prod(t, z, drive)
 
     def scale(self, change: Tensor, dt: Tensor) -> Tensor:
-        """As it is: dX already is an increment."""
+        """The value unchanged: f dX is already an increment."""
         return change
 
 
@@ -98,7 +100,8 @@ class TimeTerm(Term):
     def __post_init__(self) -> None:
         if isinstance(self.field, VectorField):
             raise TypeError(
-                f"a TimeTerm needs a module h(t, z, X) -> (batch, hidden), but {type(self.field).__name__} gives a matrix for dX."
+                f"a TimeTerm needs a module h(t, z, X) -> (batch, hidden), but {type(self.field).__name__} is a "
+                "VectorField, which returns a matrix; use a ControlTerm."
             )
 
     def drive(self, pieces: Tensor, u: Tensor, du: Tensor) -> Tensor:
@@ -114,13 +117,23 @@ class TimeTerm(Term):
         return change
 
     def scale(self, change: Tensor, dt: Tensor) -> Tensor:
-        """Times dt."""
+        """The value times dt."""
         return change * dt
 
 
 @dataclass(frozen=True, eq=False)
 class Jump:
-    r"""What happens at observations: $z \leftarrow \mathrm{cell}(z, \text{inputs of the row})$, at the rows where `rows` is true."""
+    r"""The update at observations: $z \leftarrow \mathrm{cell}(z, \text{inputs of the row})$.
+
+    Parameters
+    ----------
+    cell
+        A module (z, inputs) -> z.
+    inputs
+        Inputs of the cell, one row per row of the series.
+    rows
+        Boolean mask of shape (rows,): the rows at which the state is updated.
+    """
 
     cell: nn.Module
     inputs: Float[Tensor, "rows features"]
@@ -129,6 +142,6 @@ class Jump:
     def after(
         self, z: Float[Tensor, "batch hidden"], inputs: Float[Tensor, "batch features"]
     ) -> Float[Tensor, "batch hidden"]:
-        """The states after jumps with these inputs."""
+        """The states after the update with these inputs."""
         after: Tensor = self.cell(z, inputs)
         return after

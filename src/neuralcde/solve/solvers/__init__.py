@@ -1,4 +1,4 @@
-"""Solvers: one Runge-Kutta method a file, as a tableau with its citation."""
+"""Runge-Kutta methods, one per file, each a tableau with its citation."""
 
 from .dopri5 import dopri5 as dopri5
 from .euler import euler as euler
@@ -13,7 +13,7 @@ solvers: dict[str, Tableau] = {s.name: s for s in (euler, midpoint, heun, ralsto
 
 
 def as_solver(solver: str | Tableau) -> Tableau:
-    """A solver by its name, or a tableau of the user's own."""
+    """A solver from its name; a `Tableau` is returned unchanged."""
     if isinstance(solver, Tableau):
         return solver
     if not isinstance(solver, str) or solver not in solvers:

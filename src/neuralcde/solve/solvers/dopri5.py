@@ -1,4 +1,4 @@
-"""The fifth-order method of Dormand and Prince, with an embedded fourth-order one."""
+"""The fifth-order method of Dormand and Prince, with an embedded fourth-order method."""
 
 from .tableau import Tableau
 

@@ -1,4 +1,4 @@
-"""The 3/8 rule, the paper's solver (torchdiffeq calls it rk4 too); not the classic method with nodes 0, 1/2, 1/2, 1."""
+"""The 3/8 rule, the paper's solver (and torchdiffeq's "rk4"); not the classic method with nodes 0, 1/2, 1/2, 1."""
 
 from .tableau import Tableau
 

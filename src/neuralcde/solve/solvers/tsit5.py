@@ -1,4 +1,4 @@
-"""The fifth-order method of Tsitouras, with an embedded fourth-order one."""
+"""The fifth-order method of Tsitouras, with an embedded fourth-order method."""
 
 from .tableau import Tableau
 
