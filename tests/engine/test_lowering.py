@@ -115,7 +115,7 @@ NOT_LOWERED = {
         "Subclass is not a module that the engine knows",
     ),
     "other prod": (lambda: OtherProd(CHANNELS, HIDDEN, width=5).double(), "OtherProd is not a module"),
-    "module": (lambda: Plain(), "Plain is a module of its own, not a composition of layers"),
+    "module": (lambda: Plain(), "Plain is a custom module, not a composition of layers"),
     "arbitrary Python": (Counting, "Counting is not a module that the engine knows"),
     "hooks": (hooked, "Linear has hooks"),
     "replaced forward": (replaced, "the forward of a Linear was replaced"),

@@ -89,5 +89,5 @@ def test_a_fading_that_would_grow_is_cut_off(engine):
 def test_means_are_given_one_a_data_channel():
     assert nc.GRUD(3, 1, means=MEANS).means.tolist() == MEANS
     assert nc.GRUD(3, 1).means.tolist() == [0.0, 0.0]
-    with pytest.raises(ValueError, match=r"means must be 2 numbers, one a data channel, got shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"means must be 2 values, one per data channel, got shape \(3,\)"):
         nc.GRUD(3, 1, means=torch.zeros(3))

@@ -41,7 +41,7 @@ def test_no_time_channel(name):
 @pytest.mark.parametrize("name", JUMPS)
 def test_intensity_without_counts(name):
     """An even number of channels cannot be time, counts and data; an odd one can, but is not."""
-    fix = r"4 channels are not time, a count for each data channel, and data; .*counts='per_channel'.*channels=path\.channels"
+    fix = r"4 channels are not time, a count for each data channel, and data; .*counts=\"per_channel\".*channels=path\.channels"
     with pytest.raises(ValueError, match=fix):
         MODELS[name](4, 2, intensity=True)
     four = path_of(random_series(62, channels=4, dtype=torch.float32))

@@ -1,4 +1,4 @@
-"""The fused fast path: programs for tiles of series, and the call into the native engine. Invisible to users."""
+"""The native engine: fused programs that run on tiles of several series at once. Internal; no public API."""
 
 from .._native.transforms import transformed as transformed
 from .lowering import lower as lower

@@ -1,7 +1,7 @@
-"""From modules to tile programs: our own fields, and compositions of well-known layers; nothing else.
+"""Lowering of modules to programs of the native engine.
 
-What is not known here to the letter (a subclass, a module with hooks, a function) is not lowered: it runs on the plain
-loop, with the same numbers.
+Only the package's own fields and cells, and compositions of common layers, are lowered. Everything else (a subclass of
+one of these, a module with hooks, a function) runs on the plain torch loop, with the same result up to rounding.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from .program import Program, ProgramBuilder, Region
 
 Lowering = Callable[[ProgramBuilder, Any], Region]
 _registry: dict[type[nn.Module], Lowering] = {}
+# Cached programs with the fingerprint of their module. Weak keys: a cached program does not keep its module alive.
 _programs: weakref.WeakKeyDictionary[nn.Module, tuple[tuple[Any, ...], Program | str]] = weakref.WeakKeyDictionary()
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -36,11 +37,11 @@ FUSED = {nn.ReLU: "relu", nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.Softplus: "
 
 
 class NotLoweredError(Exception):
-    """A module is not made of known parts; the message says which one."""
+    """A module cannot be lowered; the message says why."""
 
 
 def lowers(kind: type[nn.Module]) -> Callable[[Lowering], Lowering]:
-    """Register how modules of exactly this type become programs."""
+    """Decorator that registers the lowering of modules of exactly this type."""
 
     def register(lowering: Lowering) -> Lowering:
         _registry[kind] = lowering
@@ -50,9 +51,16 @@ def lowers(kind: type[nn.Module]) -> Callable[[Lowering], Lowering]:
 
 
 def lower(module: nn.Module, hidden: int, inputs: int) -> Program | str:
-    """The program of a field or a cell on a state and what drives it, or the reason why there is none.
+    """The program of a field or cell, or the reason why there is none.
 
-    A program is kept as long as its module is the same: the same parts, parameters and settings.
+    The program is cached until the submodules, parameters or settings of the module change.
+
+    Parameters
+    ----------
+    module
+        The field or cell.
+    hidden, inputs
+        Size of the state, and of what drives the field or of the inputs of the cell.
     """
     if type(module) not in _registry:
         return f"{type(module).__name__} is not a module that the engine knows"
@@ -61,7 +69,7 @@ def lower(module: nn.Module, hidden: int, inputs: int) -> Program | str:
 
 
 def lower_layers(layers: nn.Module, inputs: int) -> Program | str:
-    """The program of a composition of well-known layers that is applied to rows, or the reason why there is none."""
+    """The program of a composition of common layers, applied row by row; or the reason why there is none."""
     return _program(layers, ProgramBuilder(0, inputs), lambda builder, layers: chain(builder, layers, builder.input))
 
 
@@ -70,20 +78,23 @@ def _program(module: nn.Module, builder: ProgramBuilder, lowering: Lowering) -> 
         check_plain(module)
     except NotLoweredError as reason:
         return str(reason)
+    # A program refers to the module's parameters, so new values need no new program. A lowering that made tensors of
+    # its own (a slice of a parameter, a constant) would go stale, so such a program is not cached.
     fingerprint = builder.state.count, builder.input.count, *_fingerprint(module)
     before, program = _programs.get(module, ((), ""))
     if before != fingerprint:
         program = _lowered(module, builder, lowering)
         if isinstance(program, str) or {*map(id, program.parameters)} <= {*map(id, module.parameters())}:
-            _programs[module] = fingerprint, program  # a part of a parameter, or a constant, is made anew every time
-    for parameter in () if isinstance(program, str) else program.parameters:  # they move between types and devices
+            _programs[module] = fingerprint, program
+    # Checked at every call: `module.to(...)` changes dtype and device without a new fingerprint.
+    for parameter in () if isinstance(program, str) else program.parameters:
         if parameter.device.type != "cpu" or parameter.dtype not in (torch.float32, torch.float64):
             return f"a parameter is {parameter.dtype} on {parameter.device}"
     return program
 
 
 def _fingerprint(module: nn.Module) -> Iterator[Any]:
-    """Whatever a program depends on: the parts and parameters themselves, and the settings of the parts."""
+    """Everything that a program depends on: identity and type of the submodules, their parameters, their settings."""
     for part in module.modules():
         own = vars(part)
         yield id(part), type(part)
@@ -97,12 +108,12 @@ def _lowered(module: nn.Module, builder: ProgramBuilder, lowering: Lowering) -> 
     except (NotLoweredError, ValueError) as reason:
         return str(reason)
     if kernels is not None and program.features > kernels.MOST_FEATURES:
-        return f"one evaluation needs {program.features} numbers per series; the engine has room for {kernels.MOST_FEATURES}"
+        return f"one evaluation needs {program.features} numbers per series; the engine allows {kernels.MOST_FEATURES}"
     return program
 
 
 def check_plain(module: nn.Module) -> None:
-    """Refuse modules whose call does more than their forward: hooks, replaced methods."""
+    """Raise `NotLoweredError` if calling the module does more than its class's forward: hooks, replaced methods."""
     if any(getattr(torch_module, f"_global{name}", None) for name in HOOKS):
         raise NotLoweredError("global module hooks are installed")
     for part in module.modules():
@@ -114,7 +125,7 @@ def check_plain(module: nn.Module) -> None:
 
 
 def chain(builder: ProgramBuilder, layers: nn.Module, source: Region) -> Region:
-    """A composition of linear layers and activations, each activation fused into the layer before it."""
+    """Lower a composition of linear layers and activations; an activation is fused into the linear layer before it."""
     flat = _flatten(layers)
     position, here = 0, source
     while position < len(flat):
@@ -138,12 +149,14 @@ def chain(builder: ProgramBuilder, layers: nn.Module, source: Region) -> Region:
 
 
 def _flatten(layers: nn.Module) -> list[nn.Module]:
+    """The layers of nested `nn.Sequential`s as one list."""
     if type(layers) is not nn.Sequential:
         return [layers]
     return [part for layer in layers for part in _flatten(layer)]
 
 
 def _plain_activation(layer: nn.Module) -> bool:
+    """Whether the layer is an activation that the engine has, with default settings."""
     if type(layer) is nn.Softplus:
         return layer.beta == 1 and layer.threshold == 20
     return type(layer) in FUSED
@@ -156,6 +169,7 @@ def _mlp_field(builder: ProgramBuilder, field: MLPField) -> Region:
 
 @lowers(LowRankField)
 def _low_rank_field(builder: ProgramBuilder, field: LowRankField) -> Region:
+    # One network computes both factors; A (B dX) is two contractions, and the full matrix is never formed.
     both = chain(builder, field.layers, builder.state)
     size = field.hidden * field.rank
     left, right = both.part(0, size), both.part(size, field.rank * field.channels)
@@ -165,11 +179,11 @@ def _low_rank_field(builder: ProgramBuilder, field: LowRankField) -> Region:
 
 @lowers(FunctionField)
 def _sequential_field(builder: ProgramBuilder, field: FunctionField) -> Region:
-    """An `nn.Sequential` of z that ends in `nn.Unflatten(-1, (hidden, channels))`."""
+    """Lower an `nn.Sequential` of z that ends in `nn.Unflatten(-1, (hidden, channels))`."""
     layers = field.function
     if type(layers) is not nn.Sequential:
         name = getattr(layers, "__name__", type(layers).__name__)
-        kind = "a module of its own" if isinstance(layers, nn.Module) else "a function"
+        kind = "a custom module" if isinstance(layers, nn.Module) else "a function"
         raise NotLoweredError(f"{name} is {kind}, not a composition of layers that the engine knows")
     flat = _flatten(layers)
     shape = (builder.state.count, builder.input.count)
@@ -185,6 +199,7 @@ def _sequential_field(builder: ProgramBuilder, field: FunctionField) -> Region:
 
 @lowers(GRUODEField)
 def _gru_ode_field(builder: ProgramBuilder, field: GRUODEField) -> Region:
+    # Each sum W x + U z is two linear operations, the second accumulating onto the result of the first.
     z, x, size = builder.state, builder.input, field.hidden
     gates = builder.linear(x, field.input_gates.weight, None)
     gates = builder.linear(z, field.state_gates.weight, field.state_gates.bias, "sigmoid", onto=gates)
@@ -214,7 +229,11 @@ def _decay_gru_cell(builder: ProgramBuilder, cell: DecayGRUCell) -> Region:
 
 
 def _gru(builder: ProgramBuilder, gru: nn.GRUCell, x: Region, z: Region) -> Region:
-    """`torch.nn.GRUCell`: gates r and s, candidate n = tanh(W x + r (U z)), result n + s (z - n)."""
+    """Lower `torch.nn.GRUCell`: gates r and s, candidate n = tanh(W x + r (U z)), result n + s (z - n).
+
+    torch stacks the weights of r, s and n in one matrix. r and s are computed together; n separately, because r
+    multiplies only its second summand.
+    """
     size = gru.hidden_size
     two, third = (0, 2 * size), (2 * size, 3 * size)
     gates = builder.linear(x, gru.weight_ih, gru.bias_ih, outputs=two)
@@ -230,6 +249,7 @@ def _gru(builder: ProgramBuilder, gru: nn.GRUCell, x: Region, z: Region) -> Regi
 def _signature_field(builder: ProgramBuilder, field: SignatureField) -> Region:
     if (builder.state.count, builder.input.count) != (field.hidden, field.channels):
         raise NotLoweredError(f"the field was made for hidden={field.hidden}, channels={field.channels}")
+    # Regions are allocated one after another, so the zero and the outer product together are one contiguous region.
     zero = builder.affine(builder.state.part(0, 1), 0.0)
     builder.outer(builder.state.part(0, field.prefixes), builder.input)
-    return Region(zero.start, field.hidden)  # regions lie in the order in which they were made
+    return Region(zero.start, field.hidden)

@@ -1,4 +1,4 @@
-"""The call into the native engine, as one autograd function."""
+"""The call into the native engine, wrapped as an autograd function."""
 
 from __future__ import annotations
 
@@ -21,34 +21,36 @@ once_differentiable = once_differentiable_or(
 
 
 def engine_name() -> str:
-    """The engine that runs what can be lowered: `"native (level)"`, or `"torch"`."""
+    """The engine for modules that can be lowered: `"native (level)"`, or `"torch"` if there is no native engine."""
     return f"native ({level()})" if available() else "torch"
 
 
 def available() -> bool:
-    """Whether native kernels were built and `NEURALCDE_ENGINE=torch` does not turn them off."""
+    """Whether the native kernels were built and are not turned off by `NEURALCDE_ENGINE=torch`."""
     return kernels is not None and os.environ.get("NEURALCDE_ENGINE", "") != "torch"
 
 
 def most_stages() -> int:
-    """Stages that a Runge-Kutta method may have to run natively."""
+    """Largest number of Runge-Kutta stages that the native engine supports."""
     return 0 if kernels is None else int(kernels.MOST_STAGES)
 
 
 @dataclass(frozen=True, eq=False)
 class EventColumns:
-    """The events of all series as the engine reads them: the steps are listed, or every event is a knot at a `time`.
+    """The events of all series in the form that the engine reads, with either explicit steps or one step per piece.
 
     Parameters
     ----------
     offsets
-        Where the events of each series start, and their number at the end.
+        Index of the first event of each series; the last entry is the total number of events.
     piece, start, length, duration
-        The steps: the piece each lies in (-1 for no step), where in u, and how long it lasts.
+        Explicit steps: the piece that contains the step (-1 for no step), its start and length in u, and its duration
+        in time. None if `time` is given.
     jump_row
-        The row whose observation causes a jump, -1 for none; None where nothing jumps.
+        The row whose observation causes the jump, -1 for none; None if there are no jumps at all.
     time
-        In place of the steps, the times of the events: each but a series' last is one step along one piece.
+        The times of the events, if every event is a knot. Each event but the last of a series is then one step along
+        one piece.
     """
 
     offsets: Int[Tensor, "bounds"]
@@ -62,22 +64,22 @@ class EventColumns:
 
 @dataclass(frozen=True, eq=False)
 class NativeProblem:
-    """What a solve does not differentiate in.
+    """The arguments of a solve that are not differentiated.
 
     Parameters
     ----------
     flow, jump
-        Programs, where there are.
+        Programs of the flow and of the jump; None if there is none.
     drive
-        What of X drives the flow: its "increment" or its "value".
+        What drives the flow: the "increment" of X or its "value".
     tableau
         a, b and c of the Runge-Kutta method.
     events
         Jumps and steps.
     saved_offsets, saved_event
-        The events of each series whose states are asked for.
+        The events of each series whose states are saved.
     every
-        How many events lie between two states that are kept for the gradient; 0 where none is wanted.
+        Distance in events between two states that are kept for the gradient; 0 without gradients.
     """
 
     flow: Program | None
@@ -90,7 +92,7 @@ class NativeProblem:
     every: int = 1
 
     def parameters(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """Of flow and jump."""
+        """The parameters of the flow and those of the jump."""
         return tuple(() if part is None else part.parameters for part in (self.flow, self.jump))  # type: ignore[return-value]
 
 
@@ -100,9 +102,10 @@ def solve_natively(
     coefficients: Float[Tensor, "pieces powers channels"],
     row_inputs: Float[Tensor, "rows features"] | None,
 ) -> tuple[Float[Tensor, "saved hidden"], Int[Tensor, "series"]]:
-    """The states asked for, and for each series the event after which its state was not finite, or -1.
+    """The saved states, and for each series the event after which its state was no longer finite, or -1.
 
-    Gradients are exact for the discretisation: states are kept at every `every`-th event, stages are recomputed.
+    Gradients are exact for the discretised solve. The forward pass keeps every `every`-th state; the backward pass
+    recomputes the stages.
     """
     flow, jump = problem.parameters()
     inputs = z0.new_zeros(0, 0) if row_inputs is None else row_inputs
@@ -114,6 +117,8 @@ def solve_natively(
 
 
 class _Solve(torch.autograd.Function):
+    """The native solve, differentiable once in the initial states, the path, the inputs of jumps and the parameters."""
+
     @staticmethod
     def forward(
         ctx: Any, problem: NativeProblem, z0: Tensor, coefficients: Tensor, row_inputs: Tensor, *parameters: Tensor
@@ -172,5 +177,5 @@ def _zeros(like: Tensor) -> Tensor:
 
 
 def native_program(program: Program | None) -> Any:
-    """The program as the kernels take it."""
+    """The program as an object of the compiled module."""
     return None if program is None else program.native

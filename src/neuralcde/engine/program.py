@@ -1,4 +1,8 @@
-"""Tile programs: short lists of operations that compute one evaluation of a flow, or one jump."""
+"""Programs of the native engine: short lists of operations for one evaluation of a field, or one update of a cell.
+
+A program runs on a tile of several series at once. Its workspace holds a number of features per series; every operation
+reads some ranges of features and writes another.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from .._native import kernels
 
 
 def _numbered(names: str) -> dict[str, int]:
-    """What the compiled engine calls its codes or functions, each with its number; without kernels there are none."""
+    """The compiled engine's list of operation codes or functions, as a dictionary to numbers; empty without kernels."""
     return {} if kernels is None else {name: number for number, name in enumerate(getattr(kernels, names))}
 
 
@@ -40,7 +44,21 @@ class Region:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A finished program: its operations, the size of its workspace, and the parameters it reads."""
+    """A finished program.
+
+    Parameters
+    ----------
+    ops, numbers
+        The operations: integers, one row per operation, and two floats (scale and shift) per operation.
+    features
+        Size of the workspace per series.
+    input
+        Number of input features, which follow the state.
+    output, outputs
+        Start and size of the result in the workspace.
+    parameters
+        The tensors that the operations read.
+    """
 
     ops: Tensor
     numbers: Tensor
@@ -52,16 +70,22 @@ class Program:
 
     @functools.cached_property
     def native(self) -> Any:
-        """As the kernels take it."""
+        """The program as an object of the compiled module."""
         assert kernels is not None
         return kernels.Program(self.ops, self.numbers, self.features, self.input, self.output)
 
 
 class ProgramBuilder:
-    """Writes a program one operation at a time; every result is a new region, so nothing is ever overwritten.
+    """Builds a program operation by operation.
 
-    `state` and `input` are where the engine puts z and what drives it: dX (or X), or the features of a row. Layers that
-    are applied to rows have no state (`hidden=0`), and their result may have any size.
+    Every operation writes its result to a new region (except `linear` with `onto`), so that the backward pass finds all
+    intermediate values. The engine stores z in the region `state`, and dX, X or the inputs of a row in the region
+    `input`. Layers that are applied to rows have no state (`hidden=0`); their result may have any size.
+
+    Parameters
+    ----------
+    hidden, inputs
+        Size of the state and of the input.
     """
 
     def __init__(self, hidden: int, inputs: int):
@@ -83,13 +107,23 @@ class ProgramBuilder:
         onto: Region | None = None,
         outputs: tuple[int, int] | None = None,
     ) -> Region:
-        """function(weight @ source + bias + onto); the result takes the place of `onto`, where it is given.
+        """function(weight @ source + bias + onto).
 
-        `outputs` are the first output and the one after the last, where not all of the layer is computed.
-        `onto` must be what a linear operation without a function gave, and nothing may have read it since: on the way
-        back its old value is gone.
+        Parameters
+        ----------
+        source
+            Input of the layer.
+        weight, bias
+            As in `torch.nn.Linear`.
+        function
+            Activation, fused into the operation.
+        onto
+            A region to add to, which the result overwrites. It must be the result of a linear operation without an
+            activation, and no operation may have read it: the backward pass does not have its old value.
+        outputs
+            Range (first, last + 1) of the outputs to compute; None for all.
         """
-        if function == "silu":  # its slope needs the argument, which a fused function overwrites
+        if function == "silu":  # its derivative needs the argument, which a fused function would overwrite
             return self.apply("silu", self.linear(source, weight, bias, onto=onto, outputs=outputs))
         first, last = outputs or (0, weight.shape[0])
         rows, columns = last - first, weight.shape[1]
@@ -97,7 +131,7 @@ class ProgramBuilder:
             raise ValueError(f"a weight of shape {tuple(weight.shape)} does not fit {source.count} inputs")
         if onto is not None and (onto.count != rows or not self._can_add_onto(onto) or onto.overlaps(source)):
             raise ValueError(
-                f"onto must hold {rows} results of a linear operation without a function that nothing has read yet"
+                f"onto must hold {rows} results of a linear operation without an activation that nothing has read yet"
             )
         out = onto or self._new(rows)
         self._add(
@@ -122,15 +156,15 @@ class ProgramBuilder:
         return out
 
     def multiply(self, a: Region, b: Region) -> Region:
-        """A * b, feature by feature."""
+        """Elementwise product a * b."""
         return self._binary("multiply", a, b)
 
     def add(self, a: Region, b: Region) -> Region:
-        """A + b."""
+        """Elementwise sum a + b."""
         return self._binary("add", a, b)
 
     def subtract(self, a: Region, b: Region) -> Region:
-        """A - b."""
+        """Elementwise difference a - b."""
         return self._binary("subtract", a, b)
 
     def affine(self, source: Region, scale: float, shift: float = 0.0) -> Region:
@@ -140,7 +174,7 @@ class ProgramBuilder:
         return out
 
     def contract(self, matrix: Region, vector: Region) -> Region:
-        """Matrix times vector, both features of the tile; the matrix is stored row by row."""
+        """Matrix-vector product of two regions; the matrix is row-major."""
         rows, rest = divmod(matrix.count, vector.count)
         if rest:
             raise ValueError(f"a matrix of {matrix.count} entries does not fit a vector of {vector.count}")
@@ -149,14 +183,14 @@ class ProgramBuilder:
         return out
 
     def outer(self, a: Region, b: Region) -> Region:
-        """Every feature of a times every feature of b, stored row by row."""
+        """Outer product of a and b, row-major."""
         out = self._new(a.count * b.count)
         self._add("outer", "identity", out, a, b, rows=a.count, columns=b.count)
         return out
 
     def finish(self, output: Region) -> Program:
         """The program whose result is `output`."""
-        if not self._ops:  # the engine takes a program without operations for no program
+        if not self._ops:  # to the engine, a program without operations means that there is no program
             output = self.affine(output, 1.0)
         if self.state.count and output.count != self.state.count:
             raise ValueError(f"the result has {output.count} features, but the state has {self.state.count}")
@@ -171,11 +205,13 @@ class ProgramBuilder:
         )
 
     def _new(self, count: int) -> Region:
+        """Allocate a region at the end of the workspace."""
         region = Region(self._features, count)
         self._features += count
         return region
 
     def _can_add_onto(self, region: Region) -> bool:
+        """Whether a linear operation without an activation wrote the region last, and nothing has read it since."""
         for code, function, out, read in reversed(self._touched):
             if any(region.overlaps(part) for part in read):
                 return False
@@ -185,6 +221,7 @@ class ProgramBuilder:
         return False
 
     def _parameter(self, value: Tensor) -> int:
+        """Index of the tensor among the parameters; a tensor that is used twice is listed once."""
         for position, known in enumerate(self._parameters):
             if known is value:
                 return position
@@ -209,7 +246,7 @@ class ProgramBuilder:
         numbers: tuple[float, float] = (0.0, 0.0),
         **integers: int,
     ) -> None:
-        """One operation: its integers by the names that the engine gives its columns, then scale and shift."""
+        """Append one operation. `integers` are named like the engine's columns; `numbers` are scale and shift."""
         self._touched.append((code, function, out, [a] if b is None else [a, b]))
         known = {"code": CODES[code], "function": FUNCTIONS[function], "out": out.start, "a": a.start}
         known |= {"b": 0 if b is None else b.start, "columns": 0, "weight": -1, "bias": -1}

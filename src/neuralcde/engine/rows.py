@@ -1,6 +1,7 @@
-"""Programs and layers applied row by row: what a row gives has the same bits, whatever the other rows are.
+"""Programs and layers applied row by row, such that the result of a row is bitwise independent of the other rows.
 
-The matrix products of a BLAS may sum in another order for another number of rows. Predictions must not show that.
+The matrix products of BLAS may sum in a different order for a different number of rows. Then the prediction for a
+series would depend on the batch that it is in.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .program import Program
 
 
 def apply_layers(layers: nn.Module, rows: Float[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch outputs"]:
-    """`layers(rows)`. Where gradients are off and the engine knows the layers, no row's result depends on other rows."""
+    """`layers(rows)`; each row is evaluated independently if gradients are off and the engine supports the layers."""
     flat = rows.reshape(-1, rows.shape[-1])
     program = "gradients are on" if torch.is_grad_enabled() else _layer_program(layers, flat)
     if isinstance(program, str):
@@ -27,7 +28,7 @@ def apply_layers(layers: nn.Module, rows: Float[Tensor, "*batch inputs"]) -> Flo
 
 
 def evaluate_rows(program: Program, rows: Float[Tensor, "rows features"]) -> Float[Tensor, "rows outputs"]:
-    """The program's result for every row of state and input features; without gradients."""
+    """Evaluate the program on every row [state, input], without gradients."""
     assert kernels is not None
     results = rows.new_empty(len(rows), program.outputs)
     values = [parameter.detach().contiguous() for parameter in program.parameters]

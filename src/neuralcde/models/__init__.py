@@ -1,4 +1,4 @@
-"""Models: encoder, path, flow and jump, readout; the paper's five on one loop."""
+"""Models of paths: encoder, path, flow and jump, readout. Includes the five models of the paper."""
 
 from .gru_d import GRUD as GRUD
 from .gru_delta_t import GRUDeltaT as GRUDeltaT

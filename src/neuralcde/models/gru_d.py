@@ -1,4 +1,4 @@
-"""GRU-D."""
+"""The GRU-D model."""
 
 from __future__ import annotations
 
@@ -14,22 +14,26 @@ from .observations import Observations
 
 
 class GRUD(JumpModel, name="gru_d"):
-    r"""A GRU whose memory fades: the state decays with the gaps, and so does the last value of a channel (Che et al. 2018).
+    r"""A GRU with decay: the state and the last value of each channel decay with the time gaps (Che et al. 2018).
 
-    Standard variant, with $\delta_c$ the time since channel c was last observed, m the mask and $\bar x$ the channels' means:
+    In the standard variant, with $\delta_c$ the time since channel c was last observed, m the observed mask and
+    $\bar x$ the means of the channels,
 
-    $$\hat x = m\, x + (1 - m) (\gamma_x x_\text{last} + (1 - \gamma_x)\, \bar x), \quad \gamma_x = \exp(-\max(0, w \odot \delta + b)),$$
-    $$z \leftarrow \mathrm{GRU}(\gamma_z \odot z, [\Delta t, m, \hat x]), \quad \gamma_z = \exp(-\max(0, W \delta + b')).$$
+    $$\hat x = m\, x + (1 - m) (\gamma_x x_\text{last} + (1 - \gamma_x)\, \bar x), \quad
+      \gamma_x = \exp(-\max(0, w \odot \delta + b)),$$
+    $$z \leftarrow \mathrm{GRU}(\gamma_z \odot z, [\Delta t, m, \hat x]), \quad
+      \gamma_z = \exp(-\max(0, W \delta + b')).$$
 
-    With `intensity=True` it sees the mask, and is the GRU-D of Che et al. with the gap as one more input. The paper's variant has
-    the decay of the state alone, $\gamma_z$ of the one gap.
+    With `intensity=True` the inputs include the mask m, and the model is the GRU-D of Che et al. with the time gap as
+    an additional input. In the paper's variant only the state decays, with $\gamma_z$ a function of the single gap
+    $\Delta t$.
 
     Parameters
     ----------
     channels, outputs, hidden, variant, intensity, static, initial, pool, time_channel, gradient
-        As in `JumpModel`, which also says what the cell sees.
+        As in `JumpModel`, which lists the inputs of the cell.
     means
-        $\bar x$, one number a data channel; None for 0, which it is for scaled data.
+        $\bar x$, of shape (data channels,). None for 0, the mean of scaled data.
     """
 
     title = "GRU-D"
@@ -49,11 +53,11 @@ class GRUD(JumpModel, name="gru_d"):
             else torch.as_tensor(means).detach().to(torch.get_default_dtype(), copy=True)
         )
         if means.shape != (self.data,):
-            raise ValueError(f"means must be {self.data} numbers, one a data channel, got shape {tuple(means.shape)}.")
+            raise ValueError(f"means must be {self.data} values, one per data channel, got shape {tuple(means.shape)}.")
         self.register_buffer("means", means)
 
     def cell_inputs(self, seen: Observations) -> Float[Tensor, "rows inputs"]:
-        """What the cell sees of every row: its inputs, then the gaps that the state decays with."""
+        """The inputs of the cell at every row, followed by the gaps that the state decays with."""
         if self.variant == "paper":
             return torch.cat([super().cell_inputs(seen), seen.gap], dim=1)
         kept = torch.exp(-(self.fade["weight"] * seen.channel_gaps + self.fade["bias"]).relu())

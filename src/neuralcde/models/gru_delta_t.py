@@ -1,4 +1,4 @@
-"""GRU-dt."""
+"""The GRU-dt model."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from .jump_model import JumpModel
 
 
 class GRUDeltaT(JumpModel, name="gru_dt"):
-    r"""A GRU that jumps at observations and has the time gap among its inputs: $z \leftarrow \mathrm{GRU}(z, [\Delta t, x])$.
+    r"""A GRU with the time gap as an additional input: $z \leftarrow \mathrm{GRU}(z, [\Delta t, x])$ at observations.
 
-    Between observations the state stands still.
+    Between observations the state is constant.
 
     Parameters
     ----------
     channels, outputs, hidden, variant, intensity, static, initial, pool, time_channel, gradient
-        As in `JumpModel`, which also says what the cell sees.
+        As in `JumpModel`, which lists the inputs of the cell.
     """
 
     title = "GRU-Δt"

@@ -1,4 +1,4 @@
-"""GRU-ODE."""
+"""The GRU-ODE model."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from .solved_model import SolvedModel, Variant, check_variant
 
 
 class GRUODE(SolvedModel, name="gru_ode"):
-    r"""A state that flows in time and sees the value of the path: $\mathrm{d}z = h(z, X)\, \mathrm{d}t$ with a gated h (section 3.3).
+    r"""An ODE driven by the value of the path, $\mathrm{d}z = h(z, X)\, \mathrm{d}t$ with a gated h (section 3.3).
 
     Parameters
     ----------
     channels, outputs, hidden, static, pool, time_channel, encoder, scheme, readout, solver, gradient
         As in `SolvedModel`.
     variant
-        "standard": the output is read off z. "paper": off [X, z], as the released code has it. (That code also starts X at 0 and
-        clamps z inside the field; here h sees X as it is, and the exact flow keeps z within [-1, 1] by itself.)
+        Input of the readout: z for "standard", [X, z] for "paper", as in the paper's released code. (That code also
+        shifts X to start at 0 and clamps z inside the field. Here h gets X unchanged, and the exact flow keeps z
+        within [-1, 1] without clamping.)
     steps
-        The flow decays like exp(-t): an explicit solver needs steps below about 2.8 units of time (rk4). Scale times, or take
-        `FixedSteps(1.0)`.
+        As in `solve_cde`. The flow decays like exp(-t), so an explicit solver needs small steps to be stable: with rk4
+        below about 2.8 units of time. Scale the times, or use `FixedSteps(1.0)`.
     initial
         "zero" (the default without static features), "static" (the default with them), "linear", "both".
     """
@@ -47,7 +48,7 @@ class GRUODE(SolvedModel, name="gru_ode"):
     ):
         check_variant(variant)
         if options.get("encoder") is not None and variant == "paper":
-            raise ValueError('variant="paper" reads X itself and has no encoder.')
+            raise ValueError('variant="paper" reads X itself and does not support an encoder; use variant="standard".')
         super().__init__(
             channels,
             outputs,
@@ -62,7 +63,7 @@ class GRUODE(SolvedModel, name="gru_ode"):
 
     @classmethod
     def default_steps(cls, substeps: int) -> Steps:
-        """Steps of at most one mean gap: an explicit method must be short against the decay."""
+        """Steps of at most 1 / substeps units of time (the mean gap of scaled series): stability needs short steps."""
         return FixedSteps(1.0 / substeps)
 
     def flow(self) -> Term:
@@ -72,11 +73,11 @@ class GRUODE(SolvedModel, name="gru_ode"):
     def features(
         self, states: Float[Tensor, "series k hidden"], path: ControlPath, times: Float[Tensor, "series k"]
     ) -> Float[Tensor, "series k features"]:
-        """What the readout sees at times: z, and X in the paper's variant."""
+        """The readout's input at times: z, or [X, z] in the paper's variant."""
         return torch.cat([path.evaluate(times), states], dim=-1) if self.variant == "paper" else states
 
     def features_at_rows(
         self, states: Float[Tensor, "rows hidden"], path: ControlPath
     ) -> Float[Tensor, "rows features"]:
-        """The same at the rows of the series."""
+        """The readout's input at the rows of the series."""
         return torch.cat([path.at_rows(), states], dim=-1) if self.variant == "paper" else states

@@ -1,4 +1,4 @@
-"""The state at the start of a series."""
+"""The initial state of a series."""
 
 from __future__ import annotations
 
@@ -12,15 +12,20 @@ from ..engine import apply_layers
 from ..paths import ControlPath
 
 Initial = Literal["zero", "linear", "static", "both"]
-STATIC_WIDTH = 256  # the paper's, appendix D.3
+STATIC_WIDTH = 256  # as in the paper, appendix D.3
 
 
 class InitialState(nn.Module):
-    r"""$z_0 = \zeta(X(t_0), \text{static})$.
+    r"""The initial state $z_0 = \zeta(X(t_0), \text{static})$.
 
-    `"zero"`: 0. `"linear"`: a linear map of $X(t_0)$. `"static"`: a network with one hidden ReLU layer of 256 units on the static
-    features alone, as the paper has it for sepsis. `"both"`: the sum of these two. A static feature that is missing counts as 0,
-    its mean once it was scaled.
+    Parameters
+    ----------
+    kind
+        `"zero"`: 0. `"linear"`: a linear map of $X(t_0)$. `"static"`: a network with one hidden ReLU layer of 256
+        units on the static features alone, as in the paper's sepsis experiment. `"both"`: the sum of the last two.
+    channels, static, hidden
+        Number of channels of X and of static features, and size of the state. A missing static feature is set to 0,
+        which is its mean after scaling.
     """
 
     def __init__(self, kind: Initial, channels: int, static: int, hidden: int):

@@ -1,4 +1,4 @@
-"""What the models with jumps share: the inputs of their cell at every row."""
+"""Base class of the models that update their state at observations, with the inputs of their cell."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from .solved_model import SolvedModel, Variant, check_variant
 
 
 class JumpModel(SolvedModel):
-    """A model whose state jumps where something was observed; the cell sees values, the time gap, and perhaps the mask.
+    """A model whose cell updates the state at every row with an observation.
+
+    The inputs of the cell are values, the time gap, and optionally the observed mask:
 
     | variant | intensity | inputs of the cell |
     |---|---|---|
@@ -25,18 +27,19 @@ class JumpModel(SolvedModel):
     | paper | no | values of the path, the gap added to the first |
     | paper | yes | gap, observed mask, values of the path |
 
-    The gap is the time since the last row at which anything was observed. In the paper's variant unobserved channels are filled
-    by the path, which may look ahead.
+    The gap is the time since the last row at which anything was observed. In the paper's variant the values of
+    unobserved channels are those of the path, which may depend on later observations.
 
     Parameters
     ----------
     channels, outputs, hidden, static, pool, time_channel, encoder, scheme, readout, solver, steps, gradient
         As in `SolvedModel`.
     variant
-        "standard", what practitioners expect, or "paper", what its appendix D and the released code do.
+        "standard", the usual definition of the model, or "paper", that of the paper's appendix D and released code.
     intensity
-        Whether the path has a count for every data channel, `series.with_channels(counts="per_channel")`: the observational
-        intensity of section 4.2. Where a flow sees the counts, a cell sees their increments, the observed mask.
+        Whether the path has a count of observations for every data channel, from
+        `series.with_channels(counts="per_channel")`: the observational intensity of section 4.2. A flow is driven by
+        the counts; a cell gets their increments, which are the observed mask.
     initial
         "zero" (the default without static features), "static" (the default with them), "linear", "both".
     """
@@ -62,10 +65,11 @@ class JumpModel(SolvedModel):
         self.variant, self.intensity = variant, intensity
         self.data, rest = divmod(self.path_channels - int(self.time_channel), 2 if intensity else 1)
         if rest or self.data < 1:
+            expected = "time, " * self.time_channel + "a count for each data channel, " * intensity
+            counts = ', counts="per_channel"' if intensity else ""
             raise ValueError(
-                f"{self.path_channels} channels are not {'time, ' if self.time_channel else ''}{'a count for each data channel, ' if intensity else ''}"
-                "and data; make the series with with_channels("
-                f"time={self.time_channel}{', counts=' + repr('per_channel') if intensity else ''}) and pass channels=path.channels."
+                f"{self.path_channels} channels are not {expected}and data; make the series with "
+                f"with_channels(time={self.time_channel}{counts}) and pass channels=path.channels."
             )
         alone = variant == "paper" and not intensity
         self.inputs = self.data * (2 if intensity else 1) + (0 if alone else 1)
@@ -76,7 +80,7 @@ class JumpModel(SolvedModel):
         return Jump(self.cell, self.cell_inputs(seen), seen.jumps)
 
     def cell_inputs(self, seen: Observations) -> Float[Tensor, "rows inputs"]:
-        """What the cell sees of every row."""
+        """The inputs of the cell at every row."""
         return self._with_gap(seen, seen.filled if self.variant == "standard" else seen.interpolated)
 
     def _with_gap(self, seen: Observations, values: Float[Tensor, "rows data"]) -> Float[Tensor, "rows inputs"]:
@@ -91,6 +95,6 @@ class JumpModel(SolvedModel):
         if data != self.data or counts != (self.data if self.intensity else 0):
             wanted = f"{self.data} data channels and {self.data if self.intensity else 0} counts"
             raise ValueError(
-                f"{type(self).__name__}(intensity={self.intensity}) needs a path with {wanted}, but it has {data} and {counts}; "
-                'counts come from series.with_channels(counts="per_channel"), and intensity=True uses them.'
+                f"{type(self).__name__}(intensity={self.intensity}) needs a path with {wanted}, but it has {data} and "
+                f'{counts}; series.with_channels(counts="per_channel") adds counts, and intensity=True uses them.'
             )

@@ -1,4 +1,4 @@
-"""The Neural CDE."""
+"""The Neural CDE model."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ from .solved_model import SolvedModel
 
 
 class NeuralCDE(SolvedModel, name="neural_cde"):
-    r"""The paper's model (section 3): a state driven by the path through a vector field.
+    r"""The paper's model (section 3): the path X drives the state z through a vector field f.
 
     $$z(t_0) = \zeta(X(t_0), \text{static}), \qquad z(t) = z(t_0) + \int_{t_0}^t f(z_s)\, \mathrm{d}X_s, \qquad
       \text{output} = \ell(z)$$
 
-    f is a feedforward network that ends in tanh (`MLPField`), $\ell$ a linear map.
+    By default f is a feedforward network that ends in tanh (`MLPField`), and the readout $\ell$ is a linear map.
 
     Parameters
     ----------
     channels, outputs, hidden, static, pool, time_channel, encoder, scheme, readout, solver, steps, gradient
         As in `SolvedModel`.
     width, depth, initial_scale
-        Of the field: `depth` hidden layers of `width` units; factor on the initial weights of its last layer.
+        Options of the field: `depth` hidden layers of `width` units, and a factor on the initial weights of its last
+        layer.
     field
-        f: "mlp", the name, class or recipe of another `VectorField`, or what `solve_cde` takes for one.
+        f: "mlp"; the name, class or recipe of another `VectorField`; or a function or module, as in `solve_cde`.
     initial
-        "linear" in X(t0) (the paper's for CharacterTrajectories and speech; the default without static features), "static" (its
-        one for sepsis), "both" (the default with static features), "zero".
+        Initial state. "linear": a linear map of X(t0), as in the paper's CharacterTrajectories and speech
+        experiments; the default without static features. "static": as in its sepsis experiment. "both": the default
+        with static features. "zero".
 
     Examples
     --------

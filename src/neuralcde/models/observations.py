@@ -1,4 +1,4 @@
-"""What a jump sees of an observation: values, mask and gaps, row by row."""
+"""Values, observed mask and time gaps of every row, from which the inputs of a cell are made."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from ..series import ragged
 
 
 class Observations:
-    """The rows of the series that a path was made from, data channels only; each part is worked out when it is asked for."""
+    """The data channels of the series that a path was made from; every property is computed at first access.
+
+    Parameters
+    ----------
+    path
+        The path.
+    """
 
     def __init__(self, path: ControlPath):
         self.path, self.series = path, path.series
@@ -21,22 +27,22 @@ class Observations:
 
     @cached_property
     def observed(self) -> Bool[Tensor, "rows data"]:
-        """What was observed at each row."""
+        """Mask of observed values."""
         return ~self.series.values[:, self.data].isnan()
 
     @cached_property
     def jumps(self) -> Bool[Tensor, "rows"]:
-        """The rows at which something was observed."""
+        """Mask of the rows at which any channel was observed."""
         return self.observed.any(1)
 
     @cached_property
     def known(self) -> Bool[Tensor, "rows data"]:
-        """What was observed at each row or before it."""
+        """Mask of the channels that were observed at or before each row."""
         return ragged.last_observed_row(self.observed, self.series.offsets) >= 0
 
     @cached_property
     def filled(self) -> Float[Tensor, "rows data"]:
-        """Each channel's last observation at or before the row, 0 before its first one."""
+        """The last observation of each channel at or before the row; 0 before the first one."""
         return ragged.forward_fill(self.series.values[:, self.data], self.observed, self.series.offsets)
 
     @cached_property
@@ -46,12 +52,12 @@ class Observations:
 
     @cached_property
     def gap(self) -> Float[Tensor, "rows 1"]:
-        """Time since the last row before at which anything was observed; since the start of the series where there is none."""
+        """Time since the last earlier row with any observation; since the start of the series if there is none."""
         return self._since(self.jumps[:, None])
 
     @cached_property
     def channel_gaps(self) -> Float[Tensor, "rows data"]:
-        """The same for every channel by itself."""
+        """Time since the last earlier observation of each channel; since the start of the series if there is none."""
         return self._since(self.observed)
 
     def _since(self, observed: Bool[Tensor, "rows columns"]) -> Float[Tensor, "rows columns"]:

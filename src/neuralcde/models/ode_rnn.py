@@ -1,4 +1,4 @@
-"""ODE-RNN."""
+"""The ODE-RNN model."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from .jump_model import JumpModel
 
 
 class ODERNN(JumpModel, name="ode_rnn"):
-    r"""A state that flows by itself, $\mathrm{d}z = h(z)\, \mathrm{d}t$, and jumps at observations, $z \leftarrow \mathrm{GRU}(z, x)$.
+    r"""An autonomous ODE between observations and a GRU at observations (Rubanova et al. 2019).
 
-    (Rubanova et al. 2019.) h is a feedforward network with tanh.
+    $$\mathrm{d}z = h(z)\, \mathrm{d}t, \qquad z \leftarrow \mathrm{GRU}(z, x)$$
+
+    h is a feedforward network with tanh.
 
     Parameters
     ----------
     channels, outputs, hidden, variant, intensity, static, initial, pool, time_channel, solver, steps, gradient
-        As in `JumpModel`, which also says what the cell sees.
+        As in `JumpModel`, which lists the inputs of the cell.
     width, depth
-        Of h: `depth` hidden layers of `width` units.
+        h has `depth` hidden layers of `width` units.
     """
 
     title = "ODE-RNN"

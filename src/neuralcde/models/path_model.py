@@ -1,4 +1,4 @@
-"""What every model of paths is: an encoder, a path, states along it, and a readout."""
+"""The base class of all models: encoder, path, states along the path, readout."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ At = Literal["knots"] | Tensor | list[float]
 class PathModel(nn.Module, Named):
     """A model of paths: encoder -> path -> states -> readout, each replaceable.
 
-    Subclasses define `trajectory`: how the state moves along a path. `model(path)` gives one output per series,
-    `model(path, at="knots")` and `model(path, at=times)` outputs that evolve in time. A subclass with a name can be chosen by
-    it in the estimators: `class Mine(PathModel, name="mine")`.
+    Subclasses define `trajectory`, which computes the states along a path. `model(path)` returns one output per
+    series; `model(path, at="knots")` and `model(path, at=times)` return outputs over time. The estimators can choose
+    a subclass by its registered name: `class Mine(PathModel, name="mine")`.
 
     Parameters
     ----------
     channels
-        Channels of the path, `path.channels`: time, counts and data. With an encoder, those of the series it reads.
+        Channels of the path, `path.channels`: time, counts and data. With an encoder, those of the series that it
+        reads.
     outputs
         Size of the output.
     hidden
@@ -42,22 +43,23 @@ class PathModel(nn.Module, Named):
     static
         Number of static features that come with the path.
     initial
-        The initial state, `self.initial(path)`: "zero", "linear" (of X(t0)), "static" (a network on the static features),
-        "both"; None for a model that has none.
+        The initial state, `self.initial(path)`: "zero", "linear" (a linear map of X(t0)), "static" (a network on the
+        static features), "both"; None for a model without one.
     pool
-        What `model(path)` reads: the "last" state, or the "mean" of the state over time (each gap by the trapezoidal rule).
-        Outputs `at` a time read the state there, or its mean up to then.
+        The state that `model(path)` reads out: the "last" one, or the "mean" over time (by the trapezoidal rule between
+        rows). With `at`, the state at that time, or its mean up to that time.
     time_channel
-        Whether the path has a time channel. Without one a CDE does not see how fast time passes (section 6.1).
+        Whether the path has a time channel. Without one a CDE does not depend on how fast time passes (section 6.1).
     encoder
-        None, or what makes a few numbers of each row, through which the path then runs: a `RowEncoder`, or the name, class or
-        recipe of one.
+        None, or a module that maps each row to features, which the path then interpolates: a `RowEncoder`, or the name,
+        class or recipe of one.
     scheme
-        How paths are built inside the model: where it has an encoder, or gets series in place of paths.
+        The path scheme inside the model, used if there is an encoder, or if the model is called with series; None for
+        `Linear()`.
     readout
-        From states to outputs: "linear", or the name, class or recipe of a `Readout`.
+        Map from states to outputs: "linear", or the name, class or recipe of a `Readout`.
     readout_features
-        Size of what the readout sees as the state; `hidden` unless the model's `features` say otherwise.
+        Input size of the readout, if the model's `features` differ from the state; None for `hidden`.
     """
 
     registry: ClassVar[Registry[type[PathModel]]]
@@ -101,25 +103,36 @@ class PathModel(nn.Module, Named):
 
     @abstractmethod
     def trajectory(self, path: ControlPath, *, rows: bool = False, times: Tensor | None = None) -> Trajectory:
-        """The states along paths: the last ones, and those at all `rows` and at `times` (series, k) if asked for."""
+        """The last states; with `rows` also the states at all rows, and with `times` (series, k) those at the times."""
         raise NotImplementedError(f"{type(self).__name__} must define trajectory(path, *, rows, times)")
 
     @classmethod
     def default_steps(cls, substeps: int) -> Steps:
-        """The steps that the estimators take where `substeps` are asked for between two observations."""
+        """The `steps` that the estimators use for a given number of `substeps` between two observations."""
         return AtKnots(substeps)
 
     def path(self, given: ControlPath | IrregularSeries) -> ControlPath:
-        """The path that drives the model: as it is; or through what the encoder makes of the rows."""
+        """The path that drives the model: that of the encoded rows if there is an encoder, else the given path."""
         if self.encoder is not None:
             series = given.series if isinstance(given, ControlPath) else given
             return self.scheme.build(encoded_series(self.encoder, series))
         return self.scheme.build(given) if isinstance(given, IrregularSeries) else given
 
     def forward(self, path: ControlPath | IrregularSeries, at: At | None = None) -> Float[Tensor, "..."]:
-        """Outputs: (series, outputs), or (rows, outputs) at the knots, or (series, k, outputs) at times.
+        """The outputs of the model.
 
-        Rows are those of `path.series`: read them with `path.series.offsets`. Times are (k,) shared or (series, k).
+        Parameters
+        ----------
+        path
+            Control paths, or series, from which the model builds the paths.
+        at
+            None for one output per series; "knots" for one per row; or times of shape (k,), shared by all series, or
+            (series, k).
+
+        Returns
+        -------
+        Tensor
+            Shape (series, outputs), (rows, outputs) with rows as in `path.series`, or (series, k, outputs).
         """
         self._check_given(path)
         path = self.path(path)
@@ -152,53 +165,57 @@ class PathModel(nn.Module, Named):
     def features(
         self, states: Float[Tensor, "series k hidden"], path: ControlPath, times: Float[Tensor, "series k"]
     ) -> Float[Tensor, "series k features"]:
-        """What the readout sees as the state at times."""
+        """The readout's input at times, by default the state."""
         return states
 
     def features_at_rows(
         self, states: Float[Tensor, "rows hidden"], path: ControlPath
     ) -> Float[Tensor, "rows features"]:
-        """What the readout sees as the state at the rows of the series."""
+        """The readout's input at the rows of the series, by default the state."""
         return states
 
     def engine(self, path: ControlPath | IrregularSeries) -> str:
-        """What runs the model on such paths: "torch", or as `solution.stats.engine` says it."""
+        """The engine that runs the model on such paths: "torch", or as in `solution.stats.engine`."""
         return "torch"
 
     def penalised(self) -> list[Tensor]:
-        """The parameters whose norms the paper's weight penalty adds up; by default all."""
+        """The parameters in the paper's weight penalty, the sum of their norms; by default all."""
         return list(self.parameters())
 
     def _check_given(self, given: ControlPath | IrregularSeries) -> None:
         name = type(self).__name__
         if not isinstance(given, ControlPath | IrregularSeries):
             raise TypeError(
-                f"{name} takes a ControlPath, got {type(given).__name__}; build one, e.g. nc.linear(series.with_channels())."
+                f"{name} takes a ControlPath, got {type(given).__name__}; build one, e.g. "
+                "nc.linear(series.with_channels())."
             )
         series = given.series if isinstance(given, ControlPath) else given
         channels = given.channels
         if channels != self.channels:
             raise ValueError(
                 f"{name} was made for {self.channels} channels, but the path has {channels}: "
-                f"{', '.join(series.channel_names[:8])}{', ...' if channels > 8 else ''}; make it {name}(channels=path.channels, ...)."
+                f"{', '.join(series.channel_names[:8])}{', ...' if channels > 8 else ''}; make it "
+                f"{name}(channels=path.channels, ...)."
             )
         features = series.static.shape[1]
         if self.static and features != self.static:
             raise ValueError(
-                f"{name} was made for {self.static} static features, but the series have {features}; make it {name}(..., static={features})."
+                f"{name} was made for {self.static} static features, but the series have {features}; make it "
+                f"{name}(..., static={features})."
             )
 
     def _check_path(self, path: ControlPath) -> None:
         name = type(self).__name__
         if self.time_channel and "time" not in path.series.roles:
             raise ValueError(
-                "the path has no time channel; build it from series.with_channels(), or make the model with time_channel=False."
+                "the path has no time channel; build it from series.with_channels(), or make the model with "
+                "time_channel=False."
             )
         parameter = next(self.readout.parameters(), None)
         if parameter is not None and (parameter.dtype != path.dtype or parameter.device != path.device):
             raise ValueError(
-                f"{name} is {parameter.dtype} on {parameter.device}, but the path is {path.dtype} on {path.device}; convert one: "
-                "path.to(...) or model.to(...)."
+                f"{name} is {parameter.dtype} on {parameter.device}, but the path is {path.dtype} on {path.device}; "
+                "convert one: path.to(...) or model.to(...)."
             )
 
 
@@ -206,6 +223,6 @@ PathModel.registry = Registry("model", PathModel)
 
 
 def _asked(states: Tensor | None) -> Tensor:
-    """States that were asked for, and so are there."""
+    """Narrow the type of states that were requested, and so are not None."""
     assert states is not None
     return states

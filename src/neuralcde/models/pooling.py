@@ -1,4 +1,4 @@
-"""Means of the state over time: of a whole series, and up to each of its rows or to times between them."""
+"""Means of the state over time: over a whole series, up to each row, or up to given times."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from ..series import ragged
 
 
 def mean_over_time(states: Float[Tensor, "rows features"], path: ControlPath) -> Float[Tensor, "series features"]:
-    r"""$\frac{1}{t_n - t_0} \int z \, \mathrm{d}t$ by the trapezoidal rule between rows; z itself for a series of one row.
+    r"""The time average $\frac{1}{t_n - t_0} \int z \, \mathrm{d}t$ by the trapezoidal rule between rows.
 
-    Where z jumps at rows, the states are those after the jumps: a weighted mean of what the model knew at its observations.
+    For a series of one row it is z itself. For models with jumps, `states` are those after the jumps.
     """
+    # The trapezoidal rule as a weighted sum of the states: a row's weight is half of the gaps on both sides of it.
     offsets, times = path.series.offsets, path.knots
     first, last = offsets[:-1], offsets[1:] - 1
     gap = times.diff().index_fill(0, last[:-1], 0.0) / 2 if len(times) else times
@@ -26,14 +27,14 @@ def mean_over_time(states: Float[Tensor, "rows features"], path: ControlPath) ->
 
 
 def running_mean(states: Float[Tensor, "rows features"], path: ControlPath) -> Float[Tensor, "rows features"]:
-    """At every row what `mean_over_time` would give for the series up to it."""
+    """The time average up to every row: `mean_over_time` of the series cut after that row."""
     offsets, times = path.series.offsets, path.knots
     if not len(times):
         return states
     first = offsets[:-1][ragged.series_of_rows(offsets)]
     area = times.diff()[:, None] * (states[1:] + states[:-1]) / 2  # float64, as times are
     area = torch.nn.functional.pad(area, (0, 0, 1, 0)).index_fill(0, offsets[:-1], 0.0)
-    # series by series: a sum over all rows would round each series by what was before it
+    # One cumulative sum per series. With a single one over all rows, rounding would depend on the series before.
     total = torch.cat([part.cumsum(0) for part in torch.split(area, ragged.lengths(offsets).tolist())])
     passed = (times - times[first])[:, None]
     mean = total / torch.where(passed > 0, passed, 1.0)
@@ -46,7 +47,15 @@ def running_mean_at(
     states: Float[Tensor, "rows features"],
     path: ControlPath,
 ) -> Float[Tensor, "series k features"]:
-    """What `mean_over_time` would give for series that end at times with the states found there, after those at their rows."""
+    """The time average up to given times.
+
+    Parameters
+    ----------
+    found, times
+        The states at the times, and the times.
+    states, path
+        The states at all rows, and the path.
+    """
     offsets, knots = path.series.offsets, path.knots
     row = ragged.last_row_at_or_before(knots, offsets, times, strict=False)
     start = knots[offsets[:-1]][:, None]

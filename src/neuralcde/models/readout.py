@@ -1,4 +1,4 @@
-"""From states to outputs."""
+"""Readouts, which map states to outputs."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ..series import ragged
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """What a readout may look at, for every output: the state there, and the last row at or before it.
+    """The input of a readout: for every output, the state and the last row at or before it.
 
     Parameters
     ----------
     state
-        The state, or its mean so far.
+        The state, or its mean over time up to this point.
     path
-        The path that drove it.
+        The path that drives the model.
     row
-        The last row at or before each output.
+        Index of the last row at or before each output.
     """
 
     state: Float[Tensor, "*batch features"]
@@ -40,15 +40,15 @@ class Seen:
 
     @property
     def static(self) -> Float[Tensor, "*batch static"]:
-        """The static features of the row's series; 0 where one is missing."""
+        """The static features of the row's series; missing ones are 0."""
         return torch.nan_to_num(self.path.series.static[ragged.series_of(self.path.series.offsets, self.row)], nan=0.0)
 
 
 class Readout(nn.Module, Named):
-    """A module from what is seen at a point of a series to the outputs there.
+    """Base class of readouts: modules that map a `Seen` to outputs.
 
-    Subclasses with a name and a constructor (features, outputs, *, ...) can be chosen by name; of the keyword arguments
-    `channels` and `static` they get those that they take.
+    A subclass with a constructor (features, outputs, *, ...) can be registered under a name, by which users choose
+    it. Its constructor also gets the keyword arguments `channels` and `static`, if it has them.
     """
 
     registry: ClassVar[Registry[type[Readout]]]
@@ -58,14 +58,14 @@ class Readout(nn.Module, Named):
         raise NotImplementedError(f"{type(self).__name__} must define forward(seen) -> (..., outputs)")
 
     def start_at(self, outputs: Float[Tensor, "outputs"]) -> None:
-        """Let an untrained readout give these outputs on average; a readout that cannot may leave this as it is."""
+        """Initialise the readout such that its outputs are these on average, e.g. by setting a bias; optional."""
 
 
 Readout.registry = Registry("readout", Readout)
 
 
 class LinearReadout(Readout, name="linear"):
-    r"""The paper's: $\ell(z) = W z + b$.
+    r"""The paper's linear readout $\ell(z) = W z + b$.
 
     Parameters
     ----------
@@ -83,5 +83,5 @@ class LinearReadout(Readout, name="linear"):
 
     @torch.no_grad()
     def start_at(self, outputs: Float[Tensor, "outputs"]) -> None:
-        """The bias."""
+        """Set the bias to these outputs."""
         self.linear.bias.copy_(outputs)

@@ -1,4 +1,4 @@
-"""From what is known at each row to the numbers that the path runs through."""
+"""Row encoders, which map the rows of series to the features that the path interpolates."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from ..series.channels import Role
 
 
 class RowEncoder(nn.Module, Named):
-    """A module that turns the rows of series into a few numbers each; the path runs through these, and through time.
+    """Base class of row encoders: modules that map every row of a series to `outputs` features.
 
-    An encoder whose numbers at a row depend on the rows up to it alone leaves the model causal. Subclasses with a name and a
-    constructor (channels, *, ...) can be chosen by name.
+    The path then interpolates these features, with time as first channel. The model stays causal if the features of a
+    row depend only on the rows up to it. A subclass with a constructor (channels, *, ...) can be registered under a
+    name, by which users choose it.
     """
 
     registry: ClassVar[Registry[type[RowEncoder]]]
-    outputs: int  # numbers per row
+    outputs: int  # features per row
 
     def forward(self, series: IrregularSeries) -> Float[Tensor, "rows outputs"]:
-        """The numbers of every row."""
+        """The features of every row."""
         raise NotImplementedError(f"{type(self).__name__} must define forward(series) -> (rows, outputs)")
 
 
@@ -33,11 +34,11 @@ RowEncoder.registry = Registry("row encoder", RowEncoder)
 
 
 def encoded_series(encoder: RowEncoder, series: IrregularSeries) -> IrregularSeries:
-    """The series whose channels are time and what the encoder makes of the rows."""
+    """The series with time and the encoded features as channels."""
     encoded = encoder(series)
     if encoded.shape != (len(series.times), encoder.outputs):
         raise ValueError(
-            f"{type(encoder).__name__} must give shape (rows, outputs) = {(len(series.times), encoder.outputs)}, got "
+            f"{type(encoder).__name__} must return shape (rows, outputs) = {(len(series.times), encoder.outputs)}, got "
             f"{tuple(encoded.shape)}."
         )
     data: Role = "data"

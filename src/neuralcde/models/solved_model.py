@@ -1,4 +1,4 @@
-"""Models whose states solve a differential equation, with or without jumps: the paper's five."""
+"""Base class of models whose states solve a differential equation, with or without jumps; the paper's five are such."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ Variant = Literal["standard", "paper"]
 
 
 class SolvedModel(PathModel):
-    """A model with an initial state, a flow between observations and a jump at them; subclasses say which.
+    """A model with an initial state, a flow between observations, and a jump at observations.
+
+    Subclasses define `flow`, `jump`, or both.
 
     Parameters
     ----------
@@ -43,19 +45,19 @@ class SolvedModel(PathModel):
         self.solver, self.steps, self.gradient = solver, AtKnots() if steps is None else steps, gradient
 
     def extra_repr(self) -> str:
-        """What the modules inside do not tell."""
+        """Options for the repr that are not submodules."""
         return f"pool={self.pool!r}, solver={self.solver!r}, steps={self.steps!r}"
 
     def flow(self) -> Term | None:
-        """What happens between observations."""
+        """The flow between observations; None for a state that is constant there."""
         return None
 
     def jump(self, path: ControlPath) -> Jump | None:
-        """What happens at observations."""
+        """The update of the state at observations; None for no update."""
         return None
 
     def trajectory(self, path: ControlPath, *, rows: bool = False, times: Tensor | None = None) -> Trajectory:
-        """The states, by one solve."""
+        """The states, computed in one solve."""
         save: Literal["last", "knots", "dense"] | Tensor = "last" if times is None else times
         if rows:
             save = "knots" if times is None else "dense"
@@ -66,7 +68,7 @@ class SolvedModel(PathModel):
     def solve(
         self, path: ControlPath | IrregularSeries, save: Literal["last", "knots", "dense"] | Tensor = "last"
     ) -> Solution:
-        """The states behind the outputs, as `solve_cde` gives them."""
+        """The solution behind the outputs; `save` as in `solve_cde`."""
         self._check_given(path)
         driving = self.path(path)
         self._check_path(driving)
@@ -85,11 +87,11 @@ class SolvedModel(PathModel):
         )
 
     def engine(self, path: ControlPath | IrregularSeries) -> str:
-        """What ran a solve."""
+        """The engine that ran a solve of these paths."""
         return self.solve(path).stats.engine
 
     def penalised(self) -> list[Tensor]:
-        """The field's parameters; of a model that jumps all but the initial network's (appendix D.1)."""
+        """The parameters of the field; for models with jumps, all but those of the initial network (appendix D.1)."""
         if hasattr(self, "cell"):
             return [p for name, p in self.named_parameters() if not name.startswith("initial.")]
         field: nn.Module = self.field  # type: ignore[assignment]
@@ -97,6 +99,6 @@ class SolvedModel(PathModel):
 
 
 def check_variant(variant: str) -> None:
-    """A variant is one of the two there are."""
+    """Raise `ValueError` for an unknown variant."""
     if variant not in ("standard", "paper"):
         raise ValueError(f'variant={variant!r} is not "standard" or "paper".')

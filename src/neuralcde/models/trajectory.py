@@ -10,16 +10,16 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
-    """What a model knows of each series as it goes along; how it came by it is the model's own business.
+    """The states that a model computes along its series, whether by a solver or in another way.
 
     Parameters
     ----------
     last
         State at the end of each series.
     at_rows
-        State at every row, where it was asked for: after the row's observation, rows as in the series.
+        State at every row, after the row's observation, with rows as in the series; None if not requested.
     at_times
-        States at the times that were asked for.
+        States at the requested times; None if no times were requested.
     """
 
     last: Float[Tensor, "series hidden"]

@@ -1,4 +1,4 @@
-"""Loss to theta: the training loop, its settings, its checkpoints and its history."""
+"""Training: the loop, its settings, its checkpoints and its history."""
 
 from .loop import TrainingError as TrainingError
 from .loop import outputs_of as outputs_of

@@ -1,4 +1,4 @@
-"""What training changes at random in the series of a batch: channels are left out, or a little larger or smaller."""
+"""Random augmentation of training batches: dropping channels and scaling them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from ..series import ragged
 
 
 def drop_channels(path: ControlPath, share: float, generator: torch.Generator) -> ControlPath:
-    """The path without a random `share` of its data channels, drawn for every series anew: they are 0 and not observed.
+    """Drop a random `share` of the data channels, independently for every series.
 
-    Where observations of each channel are counted, a dropped channel's count is 0 too; and so is time x its first value.
+    A dropped channel is 0 and counts as not observed. Its count channel (if counts are per channel) and its start
+    channel (time times first value) are 0 too.
     """
     data, counts, starts = (_with_role(path, role) for role in ("data", "count", "start"))
     gone = torch.zeros(len(path), path.channels, dtype=torch.bool)
@@ -31,13 +32,13 @@ def drop_channels(path: ControlPath, share: float, generator: torch.Generator) -
 
 
 def jitter_channels(path: ControlPath, deviation: float, generator: torch.Generator) -> ControlPath:
-    r"""The path with every channel of every series multiplied by a random factor of its own.
+    r"""Multiply every data channel and the time channel of every series by an independent random factor.
 
     $$X_k \leftarrow (1 + \sigma \xi_k) X_k, \qquad \xi_k \sim N(0, 1)$$
 
-    with $\sigma$ the `deviation`: the same series, a little larger, smaller, faster or slower. Of scaled data 0 is the mean, so
-    what is far from it moves most. Counts of observations stay; time x a first value is multiplied as both are. The
-    clock stays, too: only the channel that tells the time is multiplied, not the gaps that jumps see nor the time of an ODE.
+    with $\sigma$ the `deviation`. Count channels are not changed. A start channel (time times first value) is
+    multiplied by both factors. Only the time channel is scaled, not the times of the rows: the gaps that cells get
+    and the time of an ODE stay the same.
     """
     data, starts, times = (_with_role(path, role) for role in ("data", "start", "time"))
     factors = torch.ones(len(path), path.channels, dtype=path.dtype)
@@ -54,7 +55,7 @@ def _with_role(path: ControlPath, role: str) -> list[int]:
 
 
 def _multiplied(path: ControlPath, factors: Float[Tensor, "series channels"]) -> ControlPath:
-    """The path, and the observations that it carries, with each series' channels multiplied."""
+    """The path and its series with the channels multiplied by factors per series."""
     factors, series = factors.to(path.device), path.series
     values = series.values * factors[ragged.series_of_rows(series.offsets)]
     coefficients = path.coefficients * factors[ragged.series_of_rows(path.piece_offsets)][:, None]

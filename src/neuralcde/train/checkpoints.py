@@ -1,4 +1,4 @@
-"""What a training leaves on the disk as it goes: its state, and its history line by line."""
+"""Files of a running training: the checkpoint, and the history as JSON lines."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import torch
 from ..system import write_atomically
 
 MAGIC = b"neuralcde checkpoint 2, sha256 "  # 2: epochs are counted from 1
-LINE = len(MAGIC) + 64 + 1  # hexadecimal digits, and the end of the line
+LINE = len(MAGIC) + 64 + 1  # 64 hexadecimal digits and a newline
 
 
 def save_state(file: Path, state: dict[str, Any]) -> None:
-    """Write tensors and plain numbers, atomically, behind a line with the digest of what follows."""
+    """Write a checkpoint atomically: a first line with the SHA-256 digest of the content, then the content."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     content = buffer.getvalue()
@@ -25,7 +25,9 @@ def save_state(file: Path, state: dict[str, Any]) -> None:
 
 
 def load_state(file: Path) -> dict[str, Any]:
-    """Read what `save_state` wrote; no code that the file may hold is run, and torch does not see a byte that was changed.
+    """Read a checkpoint that `save_state` wrote.
+
+    torch parses the content only if its digest is right, and with `weights_only=True`, so no code from the file is run.
 
     Raises
     ------
@@ -37,13 +39,13 @@ def load_state(file: Path) -> dict[str, Any]:
     if not line.startswith(MAGIC):
         raise ValueError(_refusal(file, "is damaged, or was written by an earlier version"))
     if line != _first_line(content):
-        raise ValueError(_refusal(file, "is damaged: its checksum is not that of its content"))
+        raise ValueError(_refusal(file, "is damaged: its checksum does not match its content"))
     try:
         state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as reason:
         raise ValueError(_refusal(file, f"is damaged ({type(reason).__name__})")) from reason
     if not isinstance(state, dict):
-        raise ValueError(_refusal(file, "is damaged: it holds no training"))
+        raise ValueError(_refusal(file, "is damaged: it does not contain a training state"))
     return state
 
 

@@ -26,11 +26,11 @@ from .progress import Progress
 from .settings import TrainingSettings
 from .state import TrainingResult, TrainingState
 
-BATCHES_AT_ONCE = 16
+BATCHES_AT_ONCE = 16  # batches per gather of the shuffled series
 
 
 class TrainingError(RuntimeError):
-    """Training cannot go on; the message says why and what to do."""
+    """Training cannot continue; the message says why, and what to do."""
 
 
 def train(
@@ -45,27 +45,29 @@ def train(
 ) -> TrainingResult:
     """Train a model in place; at the end it has the weights of the epoch with the best validation metric.
 
-    Without validation data the last weights are kept. Ctrl-C ends the training, not the program: the best weights so far are
-    kept. With a `folder`, `history.jsonl` and a checkpoint are written after every epoch, and `resume` goes on from it to the
-    same result as if nothing had happened. The first checkpoint of a training replaces that of an earlier one; until then the
-    earlier one can be resumed, by a training with its data, model and settings alone. Under torchrun every process takes its
-    share of each batch, and the first one writes.
+    Without validation data the last weights are kept. Ctrl-C ends the training early and keeps the best weights so far.
+
+    With a `folder`, `history.jsonl` and a checkpoint are written after every epoch. `resume` continues from the
+    checkpoint, and gives the same result as an uninterrupted run. Without `resume`, a new training overwrites the
+    checkpoint of an earlier one at the end of its first epoch.
+
+    Under torchrun every process computes a part of each batch, and only the first process writes files.
 
     Parameters
     ----------
     model, task, training, validation, settings
-        Model, task, training data, validation data, settings. Targets of the data are encoded by the task; with `per_row` data
-        there is a target at every observation, and outputs evolve in time.
+        Model, task, training data, validation data, settings. Targets must be encoded by the task. If the data are
+        `per_row`, there is a target for every row, and the outputs at the rows are trained.
     folder, resume
-        Where history and checkpoint go; whether to go on from the checkpoint there.
+        Folder for history and checkpoint; whether to continue from the checkpoint in it.
 
     Raises
     ------
     ValueError
-        If another training writes to the folder now, or if its checkpoint is damaged or of a training with other data, another
-        model or other settings.
+        If another training is writing to the folder, or if the checkpoint is damaged or belongs to a training with
+        other data, another model or other settings.
     TrainingError
-        If there is no finite loss to learn from.
+        If the loss or the gradient is not finite for too many batches in a row.
     """
     settings = settings or TrainingSettings()
     together = Processes.current()
@@ -83,7 +85,7 @@ def train(
 
 
 def _resume(state: TrainingState, file: Path, fingerprint: str, together: Processes) -> None:
-    """Go on from a checkpoint, if there is one, and if it is of a training like this one."""
+    """Restore the state from the checkpoint, if there is one; raise `ValueError` if it belongs to another training."""
     kept = together.agree(lambda: load_state(file) if file.exists() else None)
     if kept is None:
         return
@@ -98,7 +100,7 @@ def _resume(state: TrainingState, file: Path, fingerprint: str, together: Proces
         raise ValueError(
             f"cannot resume: {file} was written by another version ({reason}); use resume=False to start anew."
         ) from reason
-    if together.first:  # the run may have been killed after its checkpoint and before its history was written
+    if together.first:  # the run may have been killed between writing its checkpoint and writing its history
         write_history(file.parent / "history.jsonl", state.result.history)
 
 
@@ -111,7 +113,7 @@ def _epochs(
     file: Path | None,
     fingerprint: str,
 ) -> None:
-    """All epochs that are left, each with its validation and its checkpoint."""
+    """Run the remaining epochs, each with validation and checkpoint."""
     settings, result, first = state.settings, state.result, len(state.result.history)
     verbose = settings.verbose if together.first else 0
     with Interrupts() as interrupts, Progress(settings.max_epochs, first, verbose=verbose) as progress:
@@ -127,7 +129,7 @@ def _epochs(
                     row["validation_loss"] = float(task.loss(outputs, targets))
                     row |= {f"validation_{name}": value for name, value in task.metrics(outputs, targets).items()}
                 row["seconds"] = time.perf_counter() - start
-                with interrupts.held_back():  # an epoch that counts is in the checkpoint
+                with interrupts.held_back():  # so that the state and the checkpoint always agree
                     state.end_epoch(row, task.metric)
                     if file is not None and together.first:
                         file.parent.mkdir(parents=True, exist_ok=True)
@@ -146,9 +148,9 @@ def _epochs(
 def outputs_of(
     model: PathModel, data: PathDataset, batch_size: int = 128, together: Processes | None = None
 ) -> tuple[Float[Tensor, "... outputs"], Float[Tensor, "..."]]:
-    """Outputs and targets of all data, a row a series or a row a row, in their order; targets are empty where there are none.
+    """Outputs and targets of all data, one row per series, or one per observation for `per_row` data.
 
-    Processes that work `together` take a part each and give the others theirs.
+    Targets are empty if the data have none. Several processes compute a part each, and every process gets all results.
     """
     together = together or Processes()
     was_training = model.training
@@ -172,10 +174,10 @@ def _at(data: PathDataset) -> Literal["knots"] | None:
 def _epoch(
     state: TrainingState, task: Task, training: PathDataset, epoch: int, together: Processes, interrupts: Interrupts
 ) -> float:
-    """One pass over the data, in an order that depends on seed and epoch alone; the mean loss.
+    """One epoch, in an order that depends only on seed and epoch; returns the mean loss.
 
-    A batch is shared among the processes, and every share's mean counts by how many targets it is of: the gradient is that of
-    the whole batch, whatever the number of processes.
+    Every batch is split among the processes. The mean loss of each part is weighted by its share of the known
+    targets, so the gradient is that of the whole batch for any number of processes.
     """
     model, settings = state.model, state.settings
     model.train()
@@ -198,12 +200,12 @@ def _epoch(
             value, trouble = math.nan, explosion.trouble
         bad = not math.isfinite(value)
         value, whole, troubled, asked = together.sum(0.0 if bad else value * weight, weight, bad, interrupts.asked)
-        if asked:  # of any process: all of them stop at the same batch, or one would wait for the others forever
+        if asked:  # by any process: all must stop at the same batch, or one would wait forever for the others
             raise KeyboardInterrupt
         if troubled:
             _skip(state, path, trouble or "the loss is not a finite number.")
             continue
-        if not whole:  # no target of the batch is known
+        if not whole:  # the whole batch has no known target
             continue
         if weight != whole:
             loss = loss * (weight / whole)
@@ -224,9 +226,10 @@ def _epoch(
 def _batches(
     data: PathDataset, order: Tensor, size: int, together: Processes
 ) -> Iterator[tuple[ControlPath, Tensor, bool]]:
-    """The share of every batch that falls to this process; where none does, a stand-in and False.
+    """The part of every batch for this process: path, targets, and whether the part is not empty.
 
-    Series are put in order for several batches at once, of which each is then a slice: the cheapest to make.
+    An empty part is replaced by one arbitrary series, so that every process runs the same operations. The shuffled
+    series of several batches are gathered at once; each batch is then a slice, which is cheap.
     """
     for several in torch.split(order, size * BATCHES_AT_ONCE):
         shares = [together.share(batch) for batch in torch.split(several, size)]
@@ -241,7 +244,10 @@ def _batches(
 
 @torch.no_grad()
 def _clip(model: nn.Module, largest: float) -> bool:
-    """Shorten the gradient, and say whether it is finite; torch's clip_grad_norm_ takes more calls, which small models feel."""
+    """Clip the gradient norm in place; returns whether it is finite.
+
+    torch's `clip_grad_norm_` makes more calls, an overhead that matters for small models.
+    """
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     norm = float(torch.stack(torch._foreach_norm(gradients)).norm())
     if norm > largest:
@@ -250,14 +256,14 @@ def _clip(model: nn.Module, largest: float) -> bool:
 
 
 def _skip(state: TrainingState, path: ControlPath, trouble: str) -> None:
-    """Count a batch that cannot be learnt from; too many in a row are an error."""
+    """Count a skipped batch; too many in a row raise `TrainingError`."""
     state.result.skipped_batches += 1
     state.result.skipped_in_a_row += 1
     if state.result.skipped_in_a_row >= state.settings.skipped_in_a_row:
-        raise TrainingError(_no_way_on(state.result.skipped_in_a_row, path, trouble))
+        raise TrainingError(_no_finite_loss(state.result.skipped_in_a_row, path, trouble))
 
 
-def _no_way_on(count: int, path: ControlPath, trouble: str) -> str:
+def _no_finite_loss(count: int, path: ControlPath, trouble: str) -> str:
     names = ", ".join(ragged.series_name(path.series.ids, i) for i in range(min(len(path), 5)))
     more = ", ..." if len(path) > 5 else ""
     return (
@@ -267,9 +273,9 @@ def _no_way_on(count: int, path: ControlPath, trouble: str) -> str:
 
 
 def _fingerprint(model: nn.Module, task: Task, *data: PathDataset | None) -> str:
-    """What a checkpoint belongs to: the model and how it is solved, the task, the paths and the targets.
+    """Hash of the model and its solver options, the task, the paths and the targets: what a checkpoint belongs to.
 
-    Of paths that are built batch by batch the first ones stand for all.
+    If paths are built batch by batch, only those of the first series are hashed, with the data of all series.
     """
     digest = hashlib.sha256(repr((model, task)).encode())
     for part in (part for part in data if part is not None):

@@ -1,4 +1,4 @@
-"""Progress of a training: a bar on a terminal, lines elsewhere, nothing where silence was asked for."""
+"""Display of training progress: a bar on a terminal, lines of text elsewhere, nothing with verbose=0."""
 
 from __future__ import annotations
 
@@ -6,16 +6,24 @@ import sys
 import time
 from typing import Any
 
-LINE_EVERY = 2.0  # seconds between lines where there is no terminal
+LINE_EVERY = 2.0  # seconds between lines of text
 
 
 class Progress:
-    """Shows epochs as they come; rich's bar where standard error is a terminal and rich is installed."""
+    """Shows each epoch on standard error, with a rich progress bar if that is a terminal and rich is installed.
+
+    Parameters
+    ----------
+    epochs, done
+        Number of epochs in total, and of those already done.
+    verbose
+        0 to show nothing.
+    """
 
     def __init__(self, epochs: int, done: int, *, verbose: int):
         self.epochs, self.done, self.verbose = epochs, done, verbose
         self._bar: Any = None
-        self._shown, self._unsaid = 0.0, ""
+        self._shown, self._pending = 0.0, ""
 
     def __enter__(self) -> Progress:
         if self.verbose and sys.stderr.isatty():
@@ -32,7 +40,7 @@ class Progress:
         return self
 
     def epoch(self, row: dict[str, Any], metric: str) -> None:
-        """An epoch is done."""
+        """Show an epoch that has ended; `row` is its entry in the history."""
         if not self.verbose:
             return
         text = f"loss {row['loss']:.4f}"
@@ -41,16 +49,16 @@ class Progress:
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=row["epoch"], description=text)
             return
-        self._unsaid = f"epoch {row['epoch']}/{self.epochs}  {text}"
+        self._pending = f"epoch {row['epoch']}/{self.epochs}  {text}"
         if time.monotonic() - self._shown >= LINE_EVERY:
-            self._say()
+            self._print()
 
-    def _say(self) -> None:
-        print(self._unsaid, file=sys.stderr, flush=True)
-        self._shown, self._unsaid = time.monotonic(), ""
+    def _print(self) -> None:
+        print(self._pending, file=sys.stderr, flush=True)
+        self._shown, self._pending = time.monotonic(), ""
 
     def __exit__(self, *error: object) -> None:
-        if self._unsaid:  # the last epoch, however training ended
-            self._say()
+        if self._pending:  # always show the last epoch
+            self._print()
         if self._bar is not None:
             self._bar.stop()

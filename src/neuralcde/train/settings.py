@@ -30,25 +30,26 @@ class TrainingSettings:
     readout_rate
         Factor on the learning rate of the readout, a real rate of its own (section 6.2).
     weight_penalty
-        Times the sum of the norms of the tensors that the paper penalises: those of the field, or of everything but the initial
-        network in models that jump (appendix D.1); added to the loss of training.
+        Times the sum of the norms of the tensors that the paper penalises: those of the field, or of everything but
+        the initial network in models that jump (appendix D.1); added to the loss of training.
     weight_decay
         Decoupled from the loss (AdamW).
     clip
         Largest norm of the gradient; None for any.
     schedule
-        "plateau": the rate is cut by `plateau_factor` after `plateau_patience` epochs without a better validation loss. "cosine":
-        down to zero over `max_epochs`. "constant".
+        "plateau": the rate is cut by `plateau_factor` after `plateau_patience` epochs without a better validation
+        loss. "cosine": down to zero over `max_epochs`. "constant".
     patience
         Epochs without a better validation metric before training stops; None for never.
     average
-        Decay of a moving average of the weights, which then is the model; 0 for none. Smaller in the first steps, so that the
-        initial weights are soon forgotten.
+        Decay of a moving average of the weights, which then is the model; 0 for none. Smaller in the first steps, so
+        that the initial weights are soon forgotten.
     channel_dropout
         Share of data channels that a training series loses in a step, as if they had never been observed.
     channel_jitter
-        Standard deviation of the factors near 1 that multiply every data channel of a training series and its time channel, drawn
-        anew in every step: the same series a little larger or smaller and, where the model sees time as a channel, faster or slower.
+        Standard deviation of the factors near 1 that multiply every data channel of a training series and its time
+        channel, drawn anew in every step: the same series a little larger or smaller and, where the model sees time
+        as a channel, faster or slower.
     skipped_in_a_row
         So many batches without a finite loss, one after the other, stop the training.
     seed

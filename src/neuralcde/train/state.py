@@ -1,4 +1,4 @@
-"""What a training changes as it goes on: weights, optimizer, rate, history."""
+"""The state of a training: weights, optimizer, learning rate schedule, history."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .settings import TrainingSettings
 
 @dataclass
 class TrainingResult:
-    """What a training leaves behind: one row of the history per epoch, and which epoch gave the model.
+    """The result of a training: one row of history per epoch, and the epoch whose weights the model has.
 
-    Epochs are counted from 1, everywhere: in the rows, in progress lines, in saved files and in the report.
+    Epochs are counted from 1 everywhere: in the rows, in progress lines, in saved files and in the report.
     """
 
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -31,14 +31,14 @@ class TrainingResult:
 
 
 class TrainingState:
-    """A training between two epochs.
+    """The state of a training between two epochs.
 
     Parameters
     ----------
     model
-        Whose weights are learnt, in place.
+        The model, trained in place.
     settings
-        How.
+        Training settings.
     """
 
     def __init__(self, model: PathModel, settings: TrainingSettings):
@@ -51,16 +51,16 @@ class TrainingState:
 
     @property
     def validated_model(self) -> PathModel:
-        """The model that is validated: the average where there is one."""
+        """The model to validate: the exponential moving average of the weights if there is one, else the model."""
         return self.averaged or self.model
 
     @property
     def rate(self) -> float:
-        """The learning rate now."""
+        """The current learning rate."""
         return float(self.optimizer.param_groups[0]["lr"])
 
     def step(self) -> None:
-        """One step of the optimizer, and of the moving average."""
+        """One step of the optimizer, and an update of the exponential moving average."""
         self.optimizer.step()
         if self.averaged is not None:
             steps = self.result.steps = self.result.steps + 1
@@ -69,9 +69,9 @@ class TrainingState:
                 torch._foreach_lerp_(list(self.averaged.parameters()), list(self.model.parameters()), 1 - decay)
 
     def end_epoch(self, row: dict[str, Any], metric: str) -> None:
-        """Take an epoch's row into the history, its weights where they are the best so far, and perhaps another rate.
+        """End an epoch: append its row to the history, step the schedule, and keep the weights if they are the best.
 
-        Without validation the last weights are the best.
+        Without validation the last weights count as the best.
         """
         if isinstance(self.schedule, ReduceLROnPlateau):
             self.schedule.step(row.get("validation_loss", row["loss"]))
@@ -88,12 +88,12 @@ class TrainingState:
 
     @property
     def stalled(self) -> bool:
-        """Whether nothing has got better for too long."""
+        """Whether the validation metric has not improved for `patience` epochs."""
         epochs, patience = len(self.result.history), self.settings.patience
         return patience is not None and epochs > 0 and epochs - self.result.best_epoch >= patience
 
     def to_dict(self) -> dict[str, Any]:
-        """Tensors and plain numbers, from which `restore` goes on."""
+        """The state as tensors and plain values, for `restore`."""
         return {
             "model": self.model.state_dict(),
             "averaged": None if self.averaged is None else self.averaged.state_dict(),
@@ -105,7 +105,7 @@ class TrainingState:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Everything as it was; refused where it was trained in another way."""
+        """Restore what `to_dict` returned; raise `ValueError` if the settings differ."""
         now, kept = asdict(self.settings), asdict(TrainingSettings()) | state["settings"]  # may be older than an option
         free = {"verbose"} if self.settings.schedule == "cosine" else {"verbose", "max_epochs"}  # cosine needs its end
         changed = [name for name, value in now.items() if name not in free and kept[name] != value]
@@ -123,7 +123,7 @@ class TrainingState:
 
 
 def make_optimizer(model: PathModel, settings: TrainingSettings) -> torch.optim.Optimizer:
-    """AdamW, with a rate of its own for the readout."""
+    """AdamW, with a separate learning rate for the readout."""
     readout = list(model.readout.parameters()) if settings.readout_rate != 1 else []
     known = {id(p) for p in readout}
     groups = [{"params": [p for p in model.parameters() if id(p) not in known], "lr": float(settings.learning_rate)}]
@@ -143,7 +143,7 @@ def _make_schedule(
 
 
 def _quality(row: dict[str, Any], metric: str) -> tuple[float, float]:
-    """How good an epoch was: by its metric; equals are told apart by their loss."""
+    """Sort key of an epoch, larger is better: the validation metric, with ties broken by the validation loss."""
     value, loss = row[f"validation_{metric}"], row["validation_loss"]
     return (-math.inf if math.isnan(value) else value, -math.inf if math.isnan(loss) else -loss)
 
