@@ -1,1 +1,1 @@
-"""Speed and memory, measured against peers in the same run: `make bench`, or `python -m benchmarks NAME`."""
+"""Speed and memory compared with other libraries in the same run: `make bench`, or `python -m benchmarks NAME`."""

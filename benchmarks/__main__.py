@@ -1,4 +1,4 @@
-"""Run the benchmarks named on the command line, or all of them: `python -m benchmarks [paths|solve|models|training] [table ...]`."""
+"""Run one benchmark, or all: `python -m benchmarks [paths|solve|models|training] [table ...]`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""How things are measured: interleaved repeats, medians, and where the results go."""
+"""Timing with interleaved repeats and medians, and storage of the results."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def medians(contestants: Mapping[str, Callable[[], object]], repeats: int = 5) -> dict[str, float]:
-    """Median seconds of each, after one run to warm up; the repeats of all are interleaved.
+    """Median seconds of each contestant, after a warm-up run; the repeats of all contestants are interleaved.
 
-    What is done in less than a tenth of a second is run several times in a row, as in a training, and the mean taken.
+    A contestant that takes less than a tenth of a second is run several times in a row per repeat, as in a training
+    loop, and the mean counts.
     """
     counts = {}
     for name, run in contestants.items():
@@ -37,14 +38,14 @@ def medians(contestants: Mapping[str, Callable[[], object]], repeats: int = 5) -
 
 
 def once(run: Callable[[], object]) -> float:
-    """Seconds of a single run, for peers that take long."""
+    """Seconds of a single run, for slow contestants."""
     start = time.perf_counter()
     run()
     return time.perf_counter() - start
 
 
 def show(title: str, rows: list[dict[str, object]]) -> None:
-    """Print rows as a table, and keep them as JSON under benchmarks/results."""
+    """Print rows as a table."""
     print(f"\n{title}")
     names = list(rows[0])
     cells = [[_text(row.get(name, "")) for name in names] for row in rows]
@@ -54,7 +55,7 @@ def show(title: str, rows: list[dict[str, object]]) -> None:
 
 
 def save(name: str, results: dict[str, object]) -> None:
-    """Write tables with the machine and the day they were measured on; tables of earlier runs that are not among them stay."""
+    """Write tables to benchmarks/results, with machine and date; other tables in the same file are kept."""
     RESULTS.mkdir(exist_ok=True)
     file = RESULTS / f"{name}.json"
     before = json.loads(file.read_text())["results"] if file.exists() else {}
@@ -75,6 +76,7 @@ def _text(value: object) -> str:
 
 
 def processor() -> str:
+    """Name of the processor."""
     info = Path("/proc/cpuinfo")
     names = (
         [line.split(":")[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]

@@ -1,4 +1,4 @@
-"""Peak memory of a function, as the kernel counts it (Linux)."""
+"""Peak memory of a function, as reported by the Linux kernel."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def peak_megabytes(run: Callable[[], object]) -> float:
-    """Resident memory at its highest during the run, less what was resident before it."""
-    ctypes.CDLL(None).malloc_trim(0)  # give back what was freed, so that it is not taken again unseen
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    """Peak resident memory during the run, minus the resident memory before it."""
+    ctypes.CDLL(None).malloc_trim(0)  # return freed memory to the system: reusing it would not show in the peak
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     before = _status("VmRSS")
     run()
     return (_status("VmHWM") - before) / 1024

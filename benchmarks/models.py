@@ -1,4 +1,4 @@
-"""The five models: time and memory of a training step, against a GRU and against straightforward eager loops."""
+"""The five models: time and memory of a training step, compared with a GRU and with simple eager PyTorch loops."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .measure import medians, save, show
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """One of the paper's experiments: batch, rows, data channels, outputs, and the models' sizes."""
+    """The sizes of one of the paper's experiments: batch, rows, data channels, outputs, and model sizes."""
 
     name: str
     batch: int
@@ -33,6 +33,7 @@ class Setting:
     static: int = 0
 
     def path(self, batch: int | None = None) -> nc.ControlPath:
+        """Random walks of this size."""
         torch.manual_seed(0)
         count = batch or self.batch
         pairs = [
@@ -43,6 +44,7 @@ class Setting:
         return nc.natural_cubic(series.with_channels(counts="per_channel" if self.intensity else None))
 
     def model(self, name: str, **options: Any) -> nn.Module:
+        """A model of this size."""
         torch.manual_seed(0)
         channels = 1 + self.data * (2 if self.intensity else 1)
         options = {"static": self.static, "initial": "static" if self.static else None, **options}
@@ -86,6 +88,8 @@ SPEECH = Setting(
 
 
 def training_step(model: nn.Module, x: object) -> Callable[[], None]:
+    """A function that runs one forward and backward pass."""
+
     def step() -> None:
         model.zero_grad(set_to_none=True)
         model(x).square().mean().backward()
@@ -94,7 +98,7 @@ def training_step(model: nn.Module, x: object) -> Callable[[], None]:
 
 
 class PlainGRU(nn.Module):
-    """torch's own GRU over the same rows, with a linear readout."""
+    """`torch.nn.GRU` over the same rows, with a linear readout."""
 
     def __init__(self, channels: int, hidden: int, outputs: int):
         super().__init__()
@@ -105,7 +109,7 @@ class PlainGRU(nn.Module):
 
 
 class EagerGRUD(nn.Module):
-    """GRU-D (paper's variant) as one writes it in PyTorch: a loop over the steps of a padded batch."""
+    """GRU-D (paper's variant) in plain eager PyTorch: a loop over the steps of a padded batch."""
 
     def __init__(self, data: int, hidden: int, outputs: int):
         super().__init__()
@@ -125,7 +129,7 @@ class EagerGRUD(nn.Module):
 
 
 class EagerODERNN(nn.Module):
-    """ODE-RNN as one writes it in PyTorch: one step of the 3/8 rule between observations, then a cell."""
+    """ODE-RNN in plain eager PyTorch: one step of the 3/8 rule between observations, then a cell."""
 
     def __init__(self, data: int, outputs: int, hidden: int, width: int, depth: int):
         super().__init__()
@@ -157,7 +161,7 @@ def main(chosen: list[str]) -> None:
 
 
 def padded(setting: Setting) -> Tensor:
-    """Time and data, (batch, rows, 1 + data), for the eager loops."""
+    """Time and data of shape (batch, rows, 1 + data), for the eager loops."""
     torch.manual_seed(0)
     times = torch.arange(float(setting.rows))[None, :, None].expand(setting.batch, -1, 1)
     return torch.cat([times, torch.randn(setting.batch, setting.rows, setting.data).cumsum(1) / 8], dim=2)
@@ -168,7 +172,7 @@ def count(model: nn.Module) -> int:
 
 
 def speed() -> list[dict[str, object]]:
-    """Each model against torch's GRU of as many parameters, and two of them against eager loops."""
+    """Each model compared with `torch.nn.GRU` of about as many parameters, and two of them with eager loops."""
     setting, rows = CHARACTERS, []
     path, x = setting.path(), padded(setting)
     gru = PlainGRU(4, 47, 20)
@@ -202,7 +206,7 @@ def speed() -> list[dict[str, object]]:
 
 
 def costs() -> list[dict[str, object]]:
-    """Section 6.3: the Neural CDE against ODE-RNN and against a GRU, at the three sizes."""
+    """Section 6.3: the Neural CDE compared with ODE-RNN and a GRU, at three sizes."""
     rows: list[dict[str, object]] = []
     for setting in (CHARACTERS, SEPSIS, SPEECH):
         few = setting if setting is CHARACTERS else dataclasses.replace(setting, batch=256, rows=40)
@@ -231,7 +235,7 @@ def costs() -> list[dict[str, object]]:
 
 
 def rank() -> list[dict[str, object]]:
-    """Section 6.3: the rank-one field against the full one, at the sepsis size."""
+    """Section 6.3: the rank-one field compared with the full field, at the sepsis size."""
     setting = dataclasses.replace(SEPSIS, batch=256, rows=24)
     path, hidden = setting.path(), setting.cde["hidden"]
     fields = {
@@ -256,7 +260,7 @@ SETTINGS = {setting.name: setting for setting in (CHARACTERS, SEPSIS, SPEECH)}
 
 
 def memory() -> list[dict[str, object]]:
-    """Peak memory of one training step beyond model and path, each in a process of its own."""
+    """Peak memory of one training step in addition to model and path, each in its own process."""
     rows: list[dict[str, object]] = []
     for setting in SETTINGS.values():
         for gradient in ("checkpoint", "backprop"):
@@ -275,7 +279,7 @@ def measure_memory(setting: Setting, name: str, gradient: str) -> None:
     from .memory import peak_megabytes
 
     model = setting.model(name, gradient=gradient)
-    training_step(model, setting.path(batch=2))()  # what is loaded and allocated once
+    training_step(model, setting.path(batch=2))()  # warm up: one-time loading and allocation must not count
     path = setting.path()
     print(json.dumps(peak_megabytes(training_step(model, path))))
 

@@ -1,4 +1,4 @@
-"""Building control paths and reading tables, against torchcde, scipy and a sort."""
+"""Building control paths and reading tables, compared with torchcde, scipy and a plain sort."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def main(chosen: list[str]) -> None:
 
 
 def missing_values() -> list[dict[str, object]]:
-    """72 x 34 with 90 % missing: as many series as torchcde's natural spline finishes in about 10 seconds."""
+    """72 x 34 with 90 % missing values, for as many series as torchcde's natural spline can do in about 10 seconds."""
     generator = torch.Generator().manual_seed(0)
 
     def block(count: int) -> torch.Tensor:
         values = torch.randn(count, STEPS, CHANNELS, generator=generator)
         values[torch.rand(values.shape, generator=generator) < MISSING] = torch.nan
-        values[:, [0, -1], 0] = 0.0  # every series has all its rows
+        values[:, [0, -1], 0] = 0.0  # the first and last row are never empty, so every series keeps its length
         return values
 
     trial = block(4)
@@ -116,7 +116,7 @@ def whole_sepsis() -> list[dict[str, object]]:
 
 
 def long_table() -> list[dict[str, object]]:
-    """A million rows of 10,000 series in random order: reading them against only sorting them."""
+    """Reading a million rows of 10,000 series in random order, compared with only sorting them."""
     generator, count = np.random.default_rng(0), 1_000_000
     columns = {f"x{i}": generator.normal(size=count) for i in range(5)}
     table = pd.DataFrame({"id": generator.integers(0, 10_000, count), "time": generator.random(count), **columns})
@@ -145,7 +145,7 @@ def long_table() -> list[dict[str, object]]:
 
 
 def scipy_loop(values: np.ndarray, spline: Callable[[np.ndarray, np.ndarray], object]) -> None:
-    """One spline a series and channel, over that channel's own observations."""
+    """One spline per series and channel, over that channel's own observations."""
     grid = np.arange(values.shape[1], dtype=float)
     for series in values:
         for channel in series.T:

@@ -1,4 +1,4 @@
-"""Solving and differentiating, against torchcde, diffrax and a GRU, and against the machine's own matrix product."""
+"""Forward and backward solves, compared with torchcde, diffrax, a GRU, and the speed of torch's matrix product."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .measure import RESULTS, medians, save, show
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """A model and a batch: series, steps, hidden, width, depth, channels."""
+    """Sizes of a model and a batch; `batch` series of `steps` steps."""
 
     name: str
     batch: int
@@ -31,7 +31,7 @@ class Size:
     channels: int
 
     def products(self, stages: int) -> float:
-        """Floating-point operations of the matrix products of a forward pass."""
+        """Floating-point operations of the matrix products in a forward pass."""
         inner = self.hidden * self.width + (self.depth - 1) * self.width**2 + self.width * self.hidden * self.channels
         return 2.0 * inner * stages * self.steps * self.batch
 
@@ -42,7 +42,7 @@ SPEECH = Size("speech", 1024, 160, 90, 40, 4, 21)
 
 
 class Ours:
-    """Our solve at a size: one forward pass, or one forward and backward pass."""
+    """`nc.solve_cde` at a given size: one forward pass, or one forward and backward pass."""
 
     def __init__(
         self, size: Size, solver: str = "rk4", *, lengths: list[int] | None = None, gradient: object = "checkpoint"
@@ -65,7 +65,7 @@ class Ours:
 
 
 class TorchCDE:
-    """The same solve in torchcde: rk4 with unit steps on the same kind of path."""
+    """The same solve with torchcde: rk4 with unit steps on the same kind of path."""
 
     def __init__(self, size: Size, *, adjoint: bool):
         torch.manual_seed(0)
@@ -95,7 +95,7 @@ class TorchCDE:
 
 
 class GRU:
-    """A recurrent network with as many parameters, over as many steps."""
+    """`torch.nn.GRU` with about as many parameters, over as many steps."""
 
     def __init__(self, size: Size, hidden: int):
         torch.manual_seed(0)
@@ -111,7 +111,7 @@ class GRU:
 
 
 class Diffrax:
-    """The same field and path in diffrax, compiled, Heun with unit steps and its default gradient."""
+    """The same field and path with diffrax: jit-compiled, Heun with unit steps, default gradient."""
 
     def __init__(self, size: Size):
         import diffrax
@@ -226,7 +226,7 @@ def peers() -> list[dict[str, object]]:
         40,
         9,
     )
-    # last: the threads of jax get in the way of whatever is timed after it
+    # Last, because the threads of jax disturb every timing after it.
     compare(
         "CharacterTrajectories, heun", "diffrax jit", Ours(CHARACTERS, "heun").train, Diffrax(CHARACTERS).train, 6, 9
     )
@@ -235,7 +235,7 @@ def peers() -> list[dict[str, object]]:
 
 
 def rate() -> list[dict[str, object]]:
-    """Matrix products a second, as a share of torch's own 512 x 512 product; training counts four forward passes."""
+    """FLOP/s as a fraction of those of torch's 512 x 512 matrix product; training counts as four forward passes."""
     rows: list[dict[str, object]] = []
     most = torch.get_num_threads()
     sizes = (
@@ -340,7 +340,7 @@ def ragged() -> list[dict[str, object]]:
 
 
 def memory() -> list[dict[str, object]]:
-    """Peak memory of one training solve beyond what stood before it, each in a process of its own."""
+    """Additional peak memory of one forward and backward solve, each in its own process."""
     rows: list[dict[str, object]] = []
     for steps in (1_000, 10_000, 100_000):
         row: dict[str, object] = {"steps": steps, "hidden x steps floats, MB": 4 * 16 * 32 * steps / 2**20}

@@ -1,4 +1,4 @@
-"""What a user waits for: reading a large table, and a training loop around the model; and what the estimators' defaults reach."""
+"""Reading a large table, the overhead of the training loop, and the accuracy of the estimators' defaults."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ def main(chosen: list[str]) -> None:
 
 
 def large_csv() -> list[dict[str, object]]:
-    """A CSV of 200 MB as series: time against polars' own reading, memory against the file, both in fresh processes."""
+    """Reading a CSV of 200 MB as series: time compared with `polars.read_csv`, memory with the size of the file.
+
+    Every measurement runs in a new process.
+    """
     with tempfile.TemporaryDirectory() as temporary:
         file = Path(temporary) / "vitals.csv"
         write_csv(file, megabytes=200)
@@ -62,7 +65,7 @@ def large_csv() -> list[dict[str, object]]:
 
 
 def write_csv(file: Path, *, megabytes: int) -> None:
-    """A long table: text ids, times, eight channels of which a third is empty."""
+    """Write a long table: string ids, times, and eight channels with a third of the values missing."""
     rng = np.random.default_rng(0)
     with file.open("wb") as out:
         number, part = 0, 100_000
@@ -82,7 +85,7 @@ def write_csv(file: Path, *, megabytes: int) -> None:
 
 
 def read_once(what: str, file: Path) -> dict[str, float]:
-    """Read the file in this process: seconds, peak memory beyond the imports, rows."""
+    """Read the file in this process: seconds, additional peak memory, and number of rows."""
     found: list[int] = []
 
     def read() -> None:
@@ -94,14 +97,14 @@ def read_once(what: str, file: Path) -> dict[str, float]:
 
     nc.IrregularSeries.from_long(
         pl.DataFrame({"stay": ["a"], "hour": [0.0], "x": [1.0]}), id="stay", time="hour"
-    )  # imports
+    )  # warm up: imports must not count
     start = time.perf_counter()
     peak = peak_megabytes(read)
     return {"seconds": time.perf_counter() - start, "peak_mb": peak, "rows": found[0]}
 
 
 def loop_overhead() -> list[dict[str, object]]:
-    """An epoch of `train` on CharacterTrajectories' sizes, against the bare forward and backward passes of its batches."""
+    """An epoch of `train` at CharacterTrajectories size, compared with bare forward and backward passes."""
     generator = torch.Generator().manual_seed(0)
     pairs = [(torch.arange(182.0), torch.randn(182, 3, generator=generator).cumsum(0) / 10) for _ in range(2016)]
     y = [k % 20 for k in range(2016)]
@@ -122,7 +125,7 @@ def loop_overhead() -> list[dict[str, object]]:
             train(model, task, data, None, settings)  # noqa: B023
 
         ratios, totals = [], []
-        for _ in range(15):  # in turns, and compared with its neighbour in time: the machine's speed wanders
+        for _ in range(15):  # ratios of runs next to each other in time, because the speed of the machine drifts
             totals.append((once(bare), once(whole)))
             ratios.append(totals[-1][1] / totals[-1][0])
         seconds = np.median(totals, axis=0) / len(batches)

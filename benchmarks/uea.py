@@ -11,15 +11,15 @@ UNSUPPORTED = {"timestamps": "with timestamps", "targetlabel": "for regression"}
 
 
 def read_ts(file: Path) -> tuple[list[NDArray[np.float32]], list[str]]:
-    """Series (rows, channels) with NaN where a value is missing, and the class of each.
+    """Read series of shape (rows, channels), with NaN for missing values, and the class of each.
 
-    Lines that start with @ describe the data: whether there are classes and which, how many dimensions, how long the series
-    are. After @data a line is a series: its dimensions separated by colons, their values by commas, the class at the end.
+    Lines that start with @ describe the data: classes, number of dimensions, length of the series. After @data, every
+    line is one series: dimensions separated by colons, their values by commas, and the class at the end.
 
     Raises
     ------
     ValueError
-        Naming the file, the line and what is wrong with it.
+        If the file is malformed; the message names the file and the line.
     """
     header: dict[str, str] = {}
     series: list[NDArray[np.float32]] = []

@@ -1,4 +1,8 @@
-"""The command line: `python -m experiments NAME [run|search|ablations|memory|speed|baseline|tables] ...`, `python -m experiments tables`."""
+"""The command line of the experiments.
+
+`python -m experiments NAME [run|search|ablations|memory|speed|baseline|tables] ...` works on one experiment,
+`python -m experiments tables` prints the tables of all.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +23,19 @@ from .speed import measure_speed
 from .tables import tables
 
 ACTIONS = {
-    "run": "the paper's table (the default)",
+    "run": "the runs of the paper's table (the default); results in results.jsonl",
     "search": "the paper's grid search; results in search.jsonl",
-    "ablations": "one change of the settings at a time, cross-validated without the test series; ablations.jsonl",
-    "memory": "peak memory of a training step; memory.jsonl",
-    "speed": "seconds an epoch against torchcde; speed.jsonl",
-    "baseline": "gradient boosting on summary statistics; baseline.jsonl",
-    "tables": "what came out, beside the paper's figures",
+    "ablations": "one changed setting at a time, cross-validated without the test series; results in ablations.jsonl",
+    "memory": "peak memory of a training step; results in memory.jsonl",
+    "speed": "seconds per epoch compared with torchcde; results in speed.jsonl",
+    "baseline": "gradient boosting on summary statistics; results in baseline.jsonl",
+    "tables": "the results next to the paper's figures",
 }
 RUNS = {"run": ("results", table_runs), "search": ("search", search_runs), "ablations": ("ablations", ablation_runs)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the command line asks for; the exit status."""
+    """Run the command line; returns the exit status."""
     given = _parser().parse_intermixed_args(arguments)
     try:
         _check_options(given)
@@ -44,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {reason}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("stopped; the same command goes on from here.", file=sys.stderr)
+        print("interrupted; run the same command again to continue.", file=sys.stderr)
         return 130
 
 
@@ -72,18 +76,21 @@ def _run(experiment: Experiment, models: list[str], given: argparse.Namespace) -
     runs = _chosen(experiment, plan(experiment, models, given.runs, given.epochs, **more), given.only)
     failures = carry_out(experiment, runs, kind, data=given.data, workers=given.workers, test=given.action != "search")
     if failures:
-        print(f"{failures} of {len(runs)} runs failed; the same command goes on with them.", file=sys.stderr)
+        print(f"{failures} of {len(runs)} runs failed; run the same command again to retry them.", file=sys.stderr)
     return 1 if failures else 0
 
 
 def _check_options(given: argparse.Namespace) -> None:
-    """Complain of options that would have no effect; but for the tables of one experiment, which `make reproduce` passes all of its own."""
+    """Raise `ValueError` for options that have no effect.
+
+    Except for `NAME tables`, to which `make reproduce` passes the options of its runs.
+    """
     if given.name == "tables":
         others = ("out", "config", "model", "runs", "epochs", "only", "variant")
         if given.action != "run" or any(getattr(given, name) for name in others):
             raise ValueError(
-                "`tables` alone shows the recorded results of all experiments and takes no option but --write; for another folder "
-                "or configuration: python -m experiments NAME tables --out DIR."
+                "`tables` alone shows the recorded results of all experiments and takes no option but --write; for "
+                "another folder or configuration: python -m experiments NAME tables --out DIR."
             )
         return
     if given.action == "tables":
@@ -106,26 +113,24 @@ def _show_tables(experiment: Experiment, *, write: bool) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m experiments",
-        description="The paper's experiments. Runs that are done are not repeated; runs that were stopped go on.",
+        description="The paper's experiments. Finished runs are not repeated; interrupted runs are resumed.",
         epilog="\n".join(f"  {name:10} {what}" for name, what in ACTIONS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name", choices=[*names(), "tables"], help="an experiment; or tables, for those of all")
     parser.add_argument("action", nargs="?", default="run", choices=list(ACTIONS), help="what to do, see below")
-    parser.add_argument("--model", nargs="+", choices=list(MODELS), help="all by default")
-    parser.add_argument("--runs", type=_positive, help="runs (seeds 0, 1, ...) of each")
-    parser.add_argument("--epochs", type=_positive, help="at most so many a run")
+    parser.add_argument("--model", nargs="+", choices=list(MODELS), help="models to run; all by default")
+    parser.add_argument("--runs", type=_positive, help="number of runs per cell (seeds 0, 1, ...)")
+    parser.add_argument("--epochs", type=_positive, help="maximum number of epochs per run")
     parser.add_argument(
-        "--only", nargs="+", default=[], metavar="KEY=VALUE", help="runs with dropped=0.3, hidden=32, ... alone"
+        "--only", nargs="+", default=[], metavar="KEY=VALUE", help="only runs with dropped=0.3, hidden=32, ..."
     )
-    parser.add_argument(
-        "--variant", help="of the table: one of [variants] in config.toml in place of the settings there"
-    )
-    parser.add_argument("--workers", type=_positive, default=cores(), help="runs at a time, which share the cores")
+    parser.add_argument("--variant", help="a variant of the table: one of [variants] in config.toml")
+    parser.add_argument("--workers", type=_positive, default=cores(), help="number of parallel runs")
     parser.add_argument("--data", type=Path, default=folder(), help="folder of the data (or NEURALCDE_DATA)")
-    parser.add_argument("--config", type=Path, help="in place of the experiment's config.toml")
-    parser.add_argument("--out", type=Path, help="folder for results and checkpoints in place of the experiment's")
-    parser.add_argument("--write", action="store_true", help="tables go into RESULTS.md and docs/experiments.md, too")
+    parser.add_argument("--config", type=Path, help="another file in place of the experiment's config.toml")
+    parser.add_argument("--out", type=Path, help="another folder for results and checkpoints")
+    parser.add_argument("--write", action="store_true", help="also write the tables to RESULTS.md and docs/experiments.md")
     return parser
 
 
@@ -143,7 +148,7 @@ def _models(experiment: Experiment, action: str) -> list[str]:
 
 
 def _chosen(experiment: Experiment, runs: list[Run], only: list[str]) -> list[Run]:
-    """The runs that have all the settings asked for."""
+    """The runs that have all the settings of `--only`."""
     wanted = [text.partition("=")[::2] for text in only]
 
     def has(run: Run, name: str, value: str) -> bool:

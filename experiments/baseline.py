@@ -1,4 +1,4 @@
-"""What one would otherwise try: gradient boosting on summary statistics of the series, on the same data and the same split."""
+"""The baseline: gradient boosting on summary statistics of the series, on the same data and the same split."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .provenance import provenance
 
 
 def measure_baseline(experiment: Experiment, data: Path) -> None:
-    """A line for every column, and for the data with nothing dropped."""
+    """Write one line of results per configured column."""
     config = experiment.config
     with Lines(experiment.file("baseline")) as lines:
         for column in config["baseline"]["columns"]:
@@ -36,7 +36,11 @@ def measure_baseline(experiment: Experiment, data: Path) -> None:
 
 
 def statistics_of(data: nc.PathDataset) -> NDArray[np.float64]:
-    """Of every channel that was measured: mean, deviation, extremes, first, last, mean and deviation of its changes; and the length."""
+    """Features of each series: statistics of every data channel, number of rows, and duration.
+
+    The statistics are mean, standard deviation, minimum, maximum, first and last value, and mean and standard deviation
+    of the differences between consecutive rows.
+    """
     rows = []
     for series in data.series:
         measured = [k for k, role in enumerate(series.roles) if role == "data"]

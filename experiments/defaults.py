@@ -1,6 +1,7 @@
-"""What the estimators' defaults rest on: one change at a time, on data of different kinds, cross-validated with paired seeds.
+"""Evidence for the estimators' defaults: one changed option at a time, on several data sets, cross-validated.
 
-`python -m experiments.defaults [DATA ...]` does what has no line in defaults.jsonl yet, and writes the table into docs/choosing.md.
+`python -m experiments.defaults [DATA ...]` runs what has no line in defaults.jsonl yet, and writes the table to
+docs/choosing.md. A change and the defaults are compared on the same folds with the same seeds.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from .tables import Table
 
 FILE, FOLDS = HERE / "defaults.jsonl", 3
 PAGE, COMMAND = HERE.parent / "docs" / "choosing.md", "python -m experiments.defaults"
-# Parameters of the estimator; with a dot, of what it makes.
+# Parameters of the estimator; a name with a dot is an option of a part that the estimator builds.
 CHANGES: dict[str, dict[str, Any]] = {
     "nothing": {},
     "time of unit variance": {"time_unit": "deviation"},
@@ -60,7 +61,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 
 class Data(NamedTuple):
-    """Series, what is to be predicted for each, and scikit-learn's name of the score."""
+    """Series, their labels, and scikit-learn's name of the score."""
 
     series: nc.IrregularSeries
     labels: NDArray[Any]
@@ -68,7 +69,7 @@ class Data(NamedTuple):
 
 
 def letters() -> Data:
-    """CharacterTrajectories with half of the observations dropped, but for the test series of table 1."""
+    """CharacterTrajectories with half of the observations dropped, without the test series of table 1."""
     experiment = Experiment.find("character_trajectories")
     found = read_letters(folder(), experiment.config["published"])
     data = experiment.config["settings"]["data"]
@@ -78,7 +79,7 @@ def letters() -> Data:
 
 
 def stays() -> Data:
-    """Made-up stays, as in the demo but others."""
+    """Synthetic ICU stays, generated like those of the demo with another seed."""
     frame = icu_table(1500, seed=100)
     series = nc.IrregularSeries.from_long(frame.drop("outcome"), id="stay", time="hour", static=["age"])
     outcome = dict(zip(frame["stay"], frame["outcome"], strict=True))
@@ -109,7 +110,7 @@ DATA: dict[str, Callable[[], Data]] = {"letters": letters, "stays": stays, "seps
 
 @contextmanager
 def classifier(change: dict[str, Any], seed: int) -> Iterator[nc.NeuralCDEClassifier]:
-    """An estimator with a change, which may be one that users are not offered."""
+    """An estimator with a change; some changes are not options of the public API."""
     own = {name: value for name, value in change.items() if name in nc.NeuralCDEClassifier().get_params()}
     inner = "neuralcde.estimators"
     with ExitStack() as stack:
@@ -122,14 +123,20 @@ def classifier(change: dict[str, Any], seed: int) -> Iterator[nc.NeuralCDEClassi
 
 
 class OtherTime(nc.SeriesScaler):
-    """Scaling whose time channel counts so many mean gaps as one, or is divided by its standard deviation."""
+    """A `SeriesScaler` with another unit of the time channel.
+
+    Parameters
+    ----------
+    unit
+        A number of mean gaps, or "deviation" for the standard deviation of time.
+    """
 
     def __init__(self, unit: float | Literal["deviation"]):
         super().__init__()
         self.unit = unit
 
     def fit(self, series: nc.IrregularSeries, y: Any = None) -> nc.SeriesScaler:
-        """As ever, but for the time channel."""
+        """Fit as `SeriesScaler` does, then replace the scale of the time channel."""
         super().fit(series, y)
         deviation = float(time_since_start(series.times, series.offsets).std(correction=0)) / self.time_scale_
         unit = deviation if self.unit == "deviation" else self.unit
@@ -138,7 +145,7 @@ class OtherTime(nc.SeriesScaler):
 
 
 def measure(names: list[str], file: Path = FILE) -> int:
-    """A line for every change, data set and fold that has none yet, as many at a time as there are cores; how many failed."""
+    """Run every change, data set and fold without a line of results, one per core at a time; returns the failures."""
     made = {name: DATA[name]() for name in names}
     with Lines(file) as lines, ProcessPoolExecutor(cores(), get_context("spawn")) as pool:
         done = {(line["data"], line["change"], line["fold"]) for line in read_lines(file)}
@@ -159,12 +166,12 @@ def measure(names: list[str], file: Path = FILE) -> int:
                 lines.append({**what, **result})
                 print(f"{count}/{len(jobs)}  {what}: {result['score']:.4f}, {result['seconds']:.0f} s", flush=True)
         finally:
-            pool.shutdown(cancel_futures=True)  # whoever is stopped need not wait for all that was planned
+            pool.shutdown(cancel_futures=True)  # on Ctrl-C, do not wait for the runs that have not started
     return failures
 
 
 def measured(data: Data, change: dict[str, Any], fold: int) -> Line:
-    """Fit on all folds but one, score on that one; the fold is the seed, too."""
+    """Fit on all folds but one and score on that one; the number of the fold is also the seed."""
     torch.set_num_threads(1)
     start = time.perf_counter()
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(data.labels, data.labels)
@@ -180,7 +187,7 @@ def measured(data: Data, change: dict[str, Any], fold: int) -> Line:
 
 
 def table(lines: list[Line]) -> Table:
-    """Of each data set the mean score of the defaults, and the mean difference of every change ± its standard error."""
+    """The mean score of the defaults on each data set, and the mean difference of every change ± standard error."""
     scores = {(line["data"], line["change"], line["fold"]): line for line in lines}
     names = [name for name in DATA if any(line["data"] == name for line in lines)]
     rows = []
@@ -199,14 +206,14 @@ def table(lines: list[Line]) -> Table:
             row.append(_text(values, "" if change == "nothing" else "+"))
         rows.append(row)
     title = (
-        f"The estimators' defaults, and one change at a time: accuracy (letters) or area under the curve in % on held-out folds (so "
-        f"many of {FOLDS}), differences to the defaults on the same folds ± standard error"
+        "The estimators' defaults, and one change at a time: accuracy (letters) or area under the curve in % on "
+        f"held-out folds (so many of {FOLDS}), differences to the defaults on the same folds ± standard error"
     )
     return Table(title, ["change", *names], rows)
 
 
 def page() -> str:
-    """docs/choosing.md, with the table of all lines there are."""
+    """The text of docs/choosing.md with the current table."""
     return between_marks(PAGE.read_text(), "defaults", table(read_lines(FILE)).markdown(), COMMAND)
 
 
@@ -218,7 +225,7 @@ def _text(values: list[float], sign: str) -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m experiments.defaults", description="What the defaults rest on.")
+    parser = argparse.ArgumentParser(prog="python -m experiments.defaults", description="Evidence for the defaults.")
     parser.add_argument("data", nargs="*", help=f"{', '.join(DATA)}; all by default")
     chosen = parser.parse_args().data or list(DATA)
     if not set(chosen) <= set(DATA):

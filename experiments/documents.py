@@ -1,4 +1,4 @@
-"""Tables where people read them: an experiment's RESULTS.md, and its main table in docs/experiments.md."""
+"""The documents with tables: an experiment's RESULTS.md, and its main table in docs/experiments.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ COMMAND = "python -m experiments tables --write"
 
 
 def documents(experiment: Experiment) -> dict[Path, str]:
-    """What the files that show an experiment's tables have to say, by file; pages are for the results of this folder alone."""
+    """The current text of every document with tables of the experiment, by file.
+
+    docs/experiments.md is included only if the results are in the experiment's own folder.
+    """
     made = [table.markdown() for table in tables(experiment)]
     head = (
         f"# {experiment.config['title']}\n\nMade by `{COMMAND}` from the lines of results in this folder; "
@@ -26,12 +29,12 @@ def documents(experiment: Experiment) -> dict[Path, str]:
 
 
 def between_marks(text: str, name: str, table: str, command: str = COMMAND) -> str:
-    """A text with what is between the two marks of a name replaced.
+    """Replace what is between the start mark of `name` and the next end mark.
 
     Raises
     ------
     ValueError
-        Where a mark is missing.
+        If a mark is missing.
     """
     start, end = f"<!-- {name}: {command} -->\n", "<!-- end -->\n"
     before, first, rest = text.partition(start)

@@ -1,4 +1,4 @@
-"""An experiment: its configuration, its data, and the settings of a run."""
+"""An experiment: configuration, data, and the settings of a run."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from neuralcde.tasks import Task
 from neuralcde.train import TrainingSettings
 
 HERE = Path(__file__).parent
-Settings = dict[str, Any]  # of a run: tables data, path, model, training
-# What the training was in lines that do not say: older than an option, or from when defaults went without saying.
-UNSAID = {
+Settings = dict[str, Any]  # settings of a run: the tables "data", "path", "model" and "training"
+# Training options that a line of results may lack, because it is older than the option, with the value that it had
+# then.
+OLD_DEFAULTS = {
     "readout_rate": 1.0,
     "weight_decay": 0.0,
     "clip": None,
@@ -33,13 +34,13 @@ UNSAID = {
 
 
 def names() -> list[str]:
-    """The experiments there are: the folders with a run.py."""
+    """The names of all experiments: the folders with a run.py."""
     return sorted(file.parent.name for file in HERE.glob("*/run.py"))
 
 
 @dataclass(frozen=True)
 class Run:
-    """A model, a column of the table, a seed, and all settings: what is the same in these is the same run."""
+    """A run: model, column of the table, seed, and settings. Two runs with the same values are the same run."""
 
     model: str
     column: Any
@@ -48,7 +49,7 @@ class Run:
 
     @property
     def key(self) -> str:
-        """What tells runs apart."""
+        """The identity of the run, as JSON."""
         return json.dumps([self.model, self.column, self.seed, complete(self.settings)], sort_keys=True)
 
     @property
@@ -59,7 +60,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Parts:
-    """The data of an experiment as the models take them, split; `digest` tells sources of the data apart."""
+    """The data of an experiment, split and prepared for the models; `digest` identifies their source."""
 
     digest: str
     task: Task
@@ -69,7 +70,7 @@ class Parts:
 
     @property
     def shape(self) -> dict[str, int]:
-        """What a model for these data is made for."""
+        """The sizes of a model for these data."""
         static = self.training.series.static.shape[1]
         return {"channels": self.training.source.channels, "outputs": self.task.outputs, "static": static}
 
@@ -81,11 +82,12 @@ class Experiment:
     Parameters
     ----------
     name
-        Its folder here, whose `run.py` has a function `prepare(config, data_folder, column, settings)` that gives `Parts`.
+        Name of its folder. Its `run.py` has a function `prepare(config, data_folder, column, settings)` that returns
+        `Parts`.
     config_file, config
-        A config.toml, the experiment's own or another one, and what it says.
+        The configuration file, by default the experiment's config.toml, and its content.
     folder
-        Where results and checkpoints go.
+        Folder for results and checkpoints.
     """
 
     name: str
@@ -95,7 +97,7 @@ class Experiment:
 
     @classmethod
     def find(cls, name: str, config: Path | None = None, out: Path | None = None) -> Experiment:
-        """The experiment of this name, perhaps with another configuration and another place for its results."""
+        """The experiment of this name; `config` and `out` replace its configuration file and its results folder."""
         file = (config or HERE / name / "config.toml").resolve()
         return cls(name, file, (out or HERE / name).resolve(), tomllib.loads(file.read_text()))
 
@@ -108,12 +110,12 @@ class Experiment:
     def settings(
         self, model: str, changes: Mapping[str, Mapping[str, Any]] | None = None, *, variant: str | None = None
     ) -> Settings:
-        """The settings of a model, with changes to its tables; in another variant of the experiment where one is named.
+        """The settings of a model, with changes to single entries; `variant` names a variant of the experiment.
 
         Raises
         ------
         ValueError
-            Where the configuration has options that the training has not.
+            If the configuration has a training option that does not exist.
         """
         training = {
             name: value for name, value in asdict(TrainingSettings()).items() if name not in ("seed", "verbose")
@@ -133,11 +135,11 @@ class Experiment:
         return tables
 
     def file(self, kind: str) -> Path:
-        """Where results of a kind are: "results", "search", "ablations", "memory", "speed"."""
+        """The file with results of a kind: "results", "search", "ablations", "memory", "speed" or "baseline"."""
         return self.folder / f"{kind}.jsonl"
 
     def paper(self, model: str, column: Any) -> float | None:
-        """The paper's metric of a model in a column, as a share; None where it has none."""
+        """The paper's metric of a model in a column, as a fraction of 1 if in %; None if the paper has none."""
         row = self.config["paper"].get(model)
         values = None if row is None else row[self.config["metric"]]
         if values is None or column not in self.config["columns"]:
@@ -147,22 +149,22 @@ class Experiment:
 
     @property
     def percent(self) -> bool:
-        """Whether the paper gives its metric in %."""
+        """Whether the paper states its metric in %."""
         return bool(self.config["metric"] == "accuracy")
 
 
 def complete(settings: Settings) -> Settings:
-    """The settings of a line with what it does not say."""
-    return merged({"training": UNSAID}, settings)
+    """The settings of a line of results, with the defaults of options that are newer than the line."""
+    return merged({"training": OLD_DEFAULTS}, settings)
 
 
 def same(one: Settings, other: Settings) -> bool:
-    """Whether they are those of the same training."""
+    """Whether two settings describe the same training."""
     return complete(one) == complete(other)
 
 
 def merged(tables: Mapping[str, Mapping[str, Any]], changes: Mapping[str, Mapping[str, Any]]) -> Settings:
-    """Tables of settings, with single entries changed."""
+    """A copy of the tables of settings with single entries changed."""
     result = copy.deepcopy({name: dict(table) for name, table in tables.items()})
     for name, table in changes.items():
         result.setdefault(name, {}).update(table)

@@ -1,4 +1,4 @@
-"""Results as lines of JSON: one writer at a time, every line on disk before the next."""
+"""Files of results as JSON lines, with one writer at a time; every line is on disk before the next is written."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Line = dict[str, Any]
 
 
 def read_lines(file: Path) -> list[Line]:
-    """All whole lines of a file; none where there is no file."""
+    """All complete lines of a file; an empty list if there is no file."""
     if not file.exists():
         return []
     return [json.loads(text) for text in file.read_bytes().split(b"\n")[:-1] if text.strip()]
 
 
 class Lines:
-    """A file of results that this process alone writes to, as a context; what a killed writer left of a line is cut off."""
+    """Context manager for exclusive writing to a file of results; removes the incomplete last line of a killed run."""
 
     def __init__(self, file: Path):
         self.file = file
@@ -29,7 +29,7 @@ class Lines:
         return self
 
     def append(self, line: Line) -> None:
-        """Write a line and wait until it is on disk; also where the file was replaced meanwhile, as git and editors do."""
+        """Write a line and flush it to disk; reopen the file if it was replaced, as git and editors do."""
         if not (self.file.exists() and os.path.samestat(self.file.stat(), os.fstat(self._handle.fileno()))):
             self._handle.close()
             self._open()

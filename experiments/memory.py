@@ -1,4 +1,4 @@
-"""The table's memory column: peak memory of a training step, by model and by way to the gradient."""
+"""The memory column of the table: peak memory of a training step, by model and gradient method."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .lines import Line, Lines
 from .models import make_model, parameters
 from .provenance import provenance
 
-PROCESSES = 5  # what the system's allocator holds differs from process to process
-GRADIENTS = ("backsolve", "checkpoint", "backprop")  # the paper's, ours, and plain automatic differentiation
+PROCESSES = 5  # the memory that the system's allocator holds varies between processes
+GRADIENTS = ("backsolve", "checkpoint", "backprop")  # the paper's method, our default, and plain backpropagation
 
 
 def measure_memory(experiment: Experiment, models: list[str]) -> None:
-    """A line for each: the median over several processes."""
+    """Write one line of results per model and gradient method, with the median over several processes."""
     with Lines(experiment.file("memory")) as lines:
         for model, gradient in itertools.product(models, GRADIENTS):
             measured = [_in_a_process(experiment, model, gradient) for _ in range(PROCESSES)]
@@ -43,14 +43,15 @@ def _in_a_process(experiment: Experiment, model: str, gradient: str) -> Line:
 
 
 def memory_of_step(experiment: Experiment, model: str, gradient: str) -> Line:
-    """What is in its line: resident memory of a forward and backward pass of the table's model beyond model and path, in megabytes.
+    """The measured part of a line: additional resident memory of a forward and backward pass, in megabytes.
 
-    On random walks with as many series, rows and channels as a batch of the experiment with nothing dropped.
+    The data are random walks with as many series, rows and channels as a batch of the experiment without dropped
+    observations. Model and path are allocated before and do not count.
     """
     size = SETTINGS[experiment.config["memory"]]
     settings = experiment.settings(model, {"model": {"gradient": gradient}})
     made = make_model(model, settings, **experiment.config["shape"])
-    training_step(made, size.path(batch=2))()  # what is loaded and allocated once
+    training_step(made, size.path(batch=2))()  # warm up: one-time loading and allocation must not count
     memory = round(peak_megabytes(training_step(made, size.path())), 2)
     return {"memory_mb": memory, "parameters": parameters(made), "settings": {"model": settings["model"]}}
 

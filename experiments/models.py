@@ -1,4 +1,4 @@
-"""Paths and models, made from settings, and sizes that give the models equally many parameters."""
+"""Paths and models built from settings, and model sizes with matching numbers of parameters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SCHEMES: dict[str, Any] = {
 
 
 def make_path(series: nc.IrregularSeries, settings: Settings) -> nc.ControlPath:
-    """The path of series that have their time channel."""
+    """The path of series, which must have a time channel."""
     path: nc.ControlPath = SCHEMES[settings["path"]["scheme"]](series)
     return path
 
@@ -43,14 +43,15 @@ def make_model(name: str, settings: Settings, **shape: int) -> PathModel:
 
 
 def parameters(model: PathModel) -> int:
-    """How many numbers are learnt."""
+    """Number of parameters of a model."""
     return sum(p.numel() for p in model.parameters())
 
 
 def matched(experiment: Experiment, name: str, like: Settings) -> Settings:
-    """The settings of a model with the largest state that takes no more parameters than the searched model `like` this.
+    """The settings of a model with the largest state that has no more parameters than the searched model.
 
-    The width of its field, where it has one, is in proportion to its state, and the depth is the same.
+    `like` are the settings of the searched model. The field, if there is one, has the same depth, and its width is
+    proportional to the state.
     """
     shape, size = experiment.config["shape"], like["model"]
     most = parameters(make_model(experiment.config["search"]["model"], like, **shape))
@@ -64,4 +65,4 @@ def matched(experiment: Experiment, name: str, like: Settings) -> Settings:
         if best is not None and parameters(make_model(name, settings, **shape)) > most:
             return best
         best = settings
-    raise AssertionError  # the count has no end
+    raise AssertionError  # unreachable: the loop only ends by returning

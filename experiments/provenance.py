@@ -1,4 +1,4 @@
-"""Where a number comes from: commit, versions, machine, day."""
+"""Provenance of results: commit, versions, machine, date."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CODE = ("src", "native", "benchmarks/*.py", "experiments/*.py", "experiments/*/*
 
 
 def provenance() -> dict[str, Any]:
-    """What goes into every line of results."""
+    """The entries that every line of results has."""
     return {
         "versions": {
             "neuralcde": neuralcde.__version__,
@@ -39,7 +39,7 @@ def provenance() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The commit, with "-dirty" where what runs differs from it; "unknown" outside a clone."""
+    """The commit, with "-dirty" if the code differs from it; "unknown" outside a git clone."""
     head = _git("rev-parse", "--short=12", "HEAD")
     if head is None:
         return "unknown"

@@ -1,4 +1,4 @@
-"""Many runs: each in a process of its own, a line of results when it is done, none twice."""
+"""Executing many runs, each in its own process; a finished run writes a line of results and is not repeated."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from .lines import Line, Lines, read_lines
 from .models import matched
 from .splits import FOLDS
 
-PARTS = ("test", "held_out", "validation")  # what runs may be scored on
+PARTS = ("test", "held_out", "validation")  # the data that a run may be scored on
 
 
 def run_of(line: Line, column: str) -> Run:
-    """The run that a line tells of."""
+    """The run that a line of results belongs to."""
     return Run(line["model"], line[column], line["seed"], line["settings"])
 
 
 def table_runs(
     experiment: Experiment, models: Sequence[str], runs: int | None, epochs: int | None, variant: str | None = None
 ) -> list[Run]:
-    """Every model in every column of the paper's table; a seed of all of them before the next seed."""
+    """The runs of every model in every column of the paper's table, ordered by seed."""
     config = experiment.config
     return [
         Run(model, column, seed, capped(experiment.settings(model, variant=variant), epochs))
@@ -39,7 +39,7 @@ def table_runs(
 
 
 def search_runs(experiment: Experiment, models: Sequence[str], runs: int | None, epochs: int | None) -> list[Run]:
-    """The paper's grid for one model, and for others the sizes that take as many parameters."""
+    """The runs of the paper's grid search; models other than the searched one get matching numbers of parameters."""
     search = experiment.config["search"]
     sizes = [dict(zip(search["grid"], values, strict=True)) for values in itertools.product(*search["grid"].values())]
     found = []
@@ -52,7 +52,10 @@ def search_runs(experiment: Experiment, models: Sequence[str], runs: int | None,
 
 
 def ablation_runs(experiment: Experiment, models: Sequence[str], runs: int | None, epochs: int | None) -> list[Run]:
-    """One change of the settings at a time, with the same seeds, each on a fold of its own; of what the model has."""
+    """The runs with one changed setting at a time. The seed also selects the fold, so changes are compared in pairs.
+
+    Changes to options that a model does not have are left out.
+    """
     ablations = experiment.config["ablations"]
     return [
         Run(model, column, seed, changed(experiment, model, change, seed, epochs))
@@ -71,7 +74,7 @@ def changed(experiment: Experiment, model: str, change: str, seed: int, epochs: 
 
 
 def capped(settings: Settings, epochs: int | None) -> Settings:
-    """Settings with at most so many epochs."""
+    """The settings with at most `epochs` epochs; None for no change."""
     most = settings["training"]["max_epochs"]
     return merged(settings, {"training": {"max_epochs": most if epochs is None else min(most, epochs)}})
 
@@ -79,12 +82,12 @@ def capped(settings: Settings, epochs: int | None) -> Settings:
 def carry_out(
     experiment: Experiment, runs: list[Run], kind: str, *, data: Path, workers: int, test: bool = False
 ) -> int:
-    """Do the runs that have no line yet, several at a time, and write a line for each that is done.
+    """Execute the runs without a line of results, `workers` at a time, and write a line for each finished run.
 
     Returns
     -------
     int
-        How many failed; they have no line, and go on from their checkpoint next time.
+        Number of failed runs. They get no line, and continue from their checkpoint next time.
     """
     failures = 0
     running: dict[subprocess.Popen[str], Run] = {}
@@ -95,10 +98,10 @@ def carry_out(
         done = {run_of(line, experiment.config["column"]).key for line in before}
         todo = [run for run in runs if run.key not in done]
         for run in runs:
-            if run.key in done:  # whoever wrote its line may have been killed before it removed the checkpoint
+            if run.key in done:  # we may have been killed after writing its line, before removing its checkpoint
                 shutil.rmtree(checkpoints / run.name, ignore_errors=True)
         print(f"{len(runs) - len(todo)} of {len(runs)} runs are in {lines.file} already.", flush=True)
-        if todo:  # whatever is wrong with the data is told once, not once a process
+        if todo:  # report a problem with the data once, not once per process
             _check_same_data(experiment.prepare(data, todo[0]).digest, before, lines.file, data)
         waiting, left = iter(todo), len(todo)
         try:

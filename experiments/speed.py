@@ -1,4 +1,4 @@
-"""The Neural CDE against the same model in torchcde: seconds a training epoch, step by step in turns."""
+"""Seconds per training epoch of the Neural CDE, compared with the same model in torchcde."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ EPOCHS = 2
 
 
 class InTorchCDE(nn.Module):
-    """A `NeuralCDE` solved by torchcde as in the paper: rk4, unit steps, the adjoint, states read at each series' end."""
+    """A `NeuralCDE` solved by torchcde as in the paper: rk4, unit steps, adjoint, state at the end of each series."""
 
     def __init__(self, model: Any):
         super().__init__()
         self.model = model
 
     def forward(self, path: nc.ControlPath, coefficients: Tensor) -> Tensor:
-        """Outputs of the series of a path, whose spline coefficients are torchcde's."""
+        """The outputs for a batch; `coefficients` are torchcde's spline coefficients of the same series."""
         import torchcde
 
         last = path.interval[:, 1].long()
@@ -50,7 +50,7 @@ class InTorchCDE(nn.Module):
 
 
 def on_grid(series: nc.IrregularSeries) -> Tensor:
-    """Series with whole times on one grid 0, 1, 2, ..., as torchcde wants them: NaN where there is no row, time everywhere."""
+    """Series with integer times on one grid 0, 1, 2, ..., for torchcde: NaN for absent rows, but time everywhere."""
     steps = int(series.times.max()) + 1
     block = torch.full((len(series), steps, series.channels), torch.nan)
     block[ragged.series_of_rows(series.offsets), series.times.long()] = series.values
@@ -59,7 +59,10 @@ def on_grid(series: nc.IrregularSeries) -> Tensor:
 
 
 def measure_speed(experiment: Experiment, data: Path, *, epochs: int = EPOCHS) -> bool:
-    """A line a column: seconds an epoch of ours (the table's steps, and from knot to knot) and of torchcde; whether it could."""
+    """Write one line of results per column: seconds per epoch of ours and of torchcde. False if torchcde is missing.
+
+    Ours is measured with the steps of the table, and with steps from knot to knot.
+    """
     if find_spec("torchcde") is None:
         print("torchcde is not installed; `pip install torchcde==0.2.5`, or `make bench`, installs it.")
         return False
@@ -73,10 +76,10 @@ def measure_speed(experiment: Experiment, data: Path, *, epochs: int = EPOCHS) -
 
 
 def compare(experiment: Experiment, data: Path, column: Any, epochs: int) -> dict[str, Any]:
-    """Mean seconds of the steps of all contestants over the same batches in turns, after one to warm up, as seconds an epoch.
+    """Seconds per epoch of all contestants, which take training steps on the same batches in turn.
 
-    Everyone's splines are made beforehand, which takes torchcde minutes and no part in the figures. Its grid starts at time 0 for
-    every series, ours at its first observation.
+    Splines are built beforehand and do not count (torchcde needs minutes for them). The grid of torchcde starts at
+    time 0 for every series, ours at its first observation.
     """
     import torchcde
 

@@ -1,4 +1,4 @@
-"""Which series a model learns from, which choose its epoch, and which it is scored on."""
+"""Splits of the series into training, validation and test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOLDS = 5
 
 
 class Split(NamedTuple):
-    """Positions of series, ascending."""
+    """Positions of the series of each part, in ascending order."""
 
     training: NDArray[Any]
     validation: NDArray[Any]

@@ -1,4 +1,4 @@
-"""The paper's tables with ours beside them, from the lines of results."""
+"""The paper's tables with our figures next to them, from the lines of results."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ KINDS = ("results", "memory", "speed", "search", "ablations")
 
 
 class Table(NamedTuple):
-    """A table of text."""
+    """A table whose cells are text."""
 
     title: str
     names: list[str]
     rows: list[list[str]]
 
     def markdown(self) -> str:
-        """As it goes into a README."""
+        """The table as Markdown, with its title."""
         lines = [self.names, ["---"] * len(self.names), *self.rows]
         return "\n".join([self.title, "", *(f"| {' | '.join(cells)} |" for cells in lines), ""])
 
 
 def tables(experiment: Experiment) -> Iterator[Table]:
-    """Every table that there are results for."""
+    """All tables that there are results for."""
     lines = {kind: read_lines(experiment.file(kind)) for kind in KINDS}
     main = main_table(experiment)
     if main is not None:
@@ -49,7 +49,7 @@ def tables(experiment: Experiment) -> Iterator[Table]:
 
 
 def main_table(experiment: Experiment) -> Table | None:
-    """The paper's table, ours beside every figure, with its memory column and what one would otherwise try."""
+    """The paper's table with our figures, its memory column, and the gradient boosting baseline."""
     runs = configured(read_lines(experiment.file("results")), experiment)
     if not runs:
         return None
@@ -72,9 +72,9 @@ def main_table(experiment: Experiment) -> Table | None:
 
 
 def configured(lines: list[Line], experiment: Experiment, variant: str | None = None) -> list[Line]:
-    """The lines with the settings of a variant; where there are none, those with the largest other cap on epochs.
+    """The lines with the settings of a variant, except for the cap on epochs; of several caps the largest is taken.
 
-    Of the configured seeds alone: more seeds of one cell, run because of what it said, must not change it.
+    Only the configured seeds count. Additional seeds of one cell, run after seeing its result, would bias it.
     """
 
     def with_cap(cap: int) -> list[Line]:
@@ -90,7 +90,7 @@ def configured(lines: list[Line], experiment: Experiment, variant: str | None = 
 
 
 def scores(experiment: Experiment, title: str, runs: list[Line]) -> Table:
-    """The paper's metrics, ours beside every figure."""
+    """The paper's metrics with ours next to them."""
     config, metric = experiment.config, experiment.config["metric"]
     unit = 100 if experiment.percent else 1
     names, rows = ["model"], []
@@ -107,7 +107,7 @@ def scores(experiment: Experiment, title: str, runs: list[Line]) -> Table:
 
 
 def costs(experiment: Experiment, runs: list[Line]) -> Table:
-    """What the runs took, and how soon they were as good as the paper's on validation data."""
+    """Cost of the runs, and the time until their validation metric reached the paper's metric."""
     config, rows = experiment.config, []
     for model in config["paper"]:
         own = [line for line in runs if line["model"] == model]
@@ -124,29 +124,34 @@ def costs(experiment: Experiment, runs: list[Line]) -> Table:
     machines = "; ".join(
         sorted({f"{line['at_once']} at a time on {line['machine']} ({line['kernels']})" for line in runs})
     )
-    title = f"What the {len(runs)} runs took, {machines}: {hours:.2f} hours with all their set-up but the start of Python. Means over runs"
-    names = ["model", "parameters", "epochs", "s an epoch", "s a run", "CPU s a run", "peak MB of a run"]
-    names.append("runs that went on to the last epoch allowed")
-    names += [f"s until validation {config['metric']} was the paper's, {title}" for title in config["column_titles"]]
+    title = (
+        f"Cost of the {len(runs)} runs, {machines}: {hours:.2f} hours including their set-up, without the start of "
+        "Python. Means over runs"
+    )
+    names = ["model", "parameters", "epochs", "s per epoch", "s per run", "CPU s per run", "peak MB of a run"]
+    names.append("runs that reached the maximum number of epochs")
+    names += [
+        f"s until validation {config['metric']} reached the paper's, {title}" for title in config["column_titles"]
+    ]
     return Table(title, names, rows)
 
 
 def memory(experiment: Experiment, lines: list[Line]) -> Table:
-    """The last figure for every model and way to the gradient."""
+    """The latest figure for every model and gradient method."""
     last = {(line["model"], line["gradient"]): f"{line['memory_mb']:.1f}" for line in lines}
     rows = [
         [MODELS[model][0], str(paper["memory_mb"]), *(last.get((model, way), "") for way in GRADIENTS)]
         for model, paper in experiment.config["paper"].items()
     ]
     title = (
-        "Memory, MB: of a GPU in a whole training in the paper; here the peak of a forward and backward pass beyond model "
-        "and path, by way to the gradient"
+        "Memory, MB. Paper: GPU memory during a whole training. Ours: peak of a forward and backward pass in addition "
+        "to model and path, by gradient method"
     )
     return Table(title, ["model", "paper", *GRADIENTS], rows)
 
 
 def speed(experiment: Experiment, lines: list[Line]) -> Table:
-    """The last comparison with torchcde in each column."""
+    """The latest comparison with torchcde in each column."""
     config = experiment.config
     last = {line[config["column"]]: line for line in lines}
     rows = []
@@ -157,14 +162,15 @@ def speed(experiment: Experiment, lines: list[Line]) -> Table:
             rows.append([title, *row])
     about = lines[-1]
     title = (
-        f"Neural CDE and torchcde {about['torchcde']} (rk4, unit steps, adjoint): seconds an epoch of forward and "
-        f"backward passes and steps of Adam, mean over {about['epochs']} whole ones, step by step in turns, {about['threads']} thread(s), {about['machine']}, {about['date']}"
+        f"Neural CDE and torchcde {about['torchcde']} (rk4, unit steps, adjoint): seconds per epoch of forward and "
+        f"backward passes and Adam steps, mean over {about['epochs']} epochs, taking training steps in turn, "
+        f"{about['threads']} thread(s), {about['machine']}, {about['date']}"
     )
     return Table(title, ["", "torchcde", "ours", "times faster", "ours, knot to knot", "times faster"], rows)
 
 
 def search(experiment: Experiment, lines: list[Line]) -> Table:
-    """The paper's grid, best first: of the lines with its column and its settings but for the sizes."""
+    """The results of the grid search, best first: the lines whose settings differ from the plan only in the sizes."""
     metric, sizes = f"validation_{experiment.config['metric']}", ("hidden", "width", "depth")
     plan = experiment.config["search"]
 
@@ -189,7 +195,7 @@ def search(experiment: Experiment, lines: list[Line]) -> Table:
 
 
 def ablations(experiment: Experiment, model: str, lines: list[Line]) -> Table:
-    """One change at a time: the metric on held-out folds, and its differences to the unchanged runs on the same folds."""
+    """One change at a time: the metric on held-out folds, and the differences to unchanged runs on the same folds."""
     config, plan = experiment.config, experiment.config["ablations"]
     metric = f"held_out_{config['metric']}"
     cap = max(line["settings"]["training"]["max_epochs"] for line in lines)
@@ -213,15 +219,16 @@ def ablations(experiment: Experiment, model: str, lines: list[Line]) -> Table:
         rows.append([*row, _mean(own[change], "best_epoch", 0)])
     titles = [config["column_titles"][config["columns"].index(value)] for value in plan["columns"]]
     title = (
-        f"One change at a time, {MODELS[model][0]}, {plan['what']}, at most {cap} epochs: {config['metric']} on folds of the "
-        "training and validation series, mean ± standard deviation (folds), and mean difference on the same folds ± its standard error"
+        f"One change at a time, {MODELS[model][0]}, {plan['what']}, at most {cap} epochs: {config['metric']} on folds "
+        "of the training and validation series, mean ± standard deviation (folds), and mean difference on the same "
+        "folds ± its standard error"
     )
     pairs_of = [name for title in titles for name in (title, "difference")]
     return Table(title, ["change", *pairs_of, "best epoch"], rows)
 
 
 def spread(experiment: Experiment, values: list[float], *, difference: bool = False) -> str:
-    """Mean ± standard deviation (of a sample) and how many; of differences ± the standard error."""
+    """Mean ± sample standard deviation (number of values); for differences, mean ± standard error."""
     if not values:
         return ""
     deviation = statistics.stdev(values) if len(values) > 1 else None

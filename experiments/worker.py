@@ -1,6 +1,7 @@
-"""One run in a process of its own: a job as a line of JSON on standard input, its results as a line on standard output.
+"""A worker process for one run.
 
-The process ends when standard input does, so that no worker outlives whoever started it.
+It reads a job as one line of JSON from standard input, and writes the results as one line to standard output. The
+process exits when its standard input is closed, so no worker outlives its parent.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from .provenance import provenance
 
 
 def perform(experiment: Experiment, run: Run, *, data: Path, checkpoint: Path, test: bool) -> Line:
-    """Train a model, going on from its checkpoint where there is one, and score it."""
+    """Train a model, from its checkpoint if there is one, and score it; returns the line of results."""
     config, about, start = experiment.config, provenance(), time.perf_counter()
     parts = experiment.prepare(data, run)
     torch.manual_seed(run.seed)
@@ -52,7 +53,7 @@ def perform(experiment: Experiment, run: Run, *, data: Path, checkpoint: Path, t
         config["column"]: run.column,
         **scores,
         **_costs(result, config["metric"], experiment.paper(run.model, run.column)),
-        # of a resumed run: as if all epochs had taken what those since took
+        # For a resumed run: extrapolated from the epochs since it was resumed.
         "cpu_seconds": round(cpu / here * len(result.history), 2) if here else None,
         "wall_seconds": round(time.perf_counter() - start + sum(row["seconds"] for row in result.history[:before]), 2),
         "peak_memory_mb": memory if here else None,
@@ -74,7 +75,7 @@ def _scores(metric: str, model: PathModel, parts: Parts, last: str, *, test: boo
 
 
 def _costs(result: TrainingResult, metric: str, paper: float | None) -> Line:
-    """Epochs and wall time; of a resumed run all of its epochs count."""
+    """Number of epochs and wall time, including the epochs before a run was resumed."""
     seconds = [row["seconds"] for row in result.history]
     there = [k for k, row in enumerate(result.history) if paper is not None and row[f"validation_{metric}"] >= paper]
     return {
@@ -88,13 +89,13 @@ def _costs(result: TrainingResult, metric: str, paper: float | None) -> Line:
 
 
 def _warm_up(model: PathModel, parts: Parts) -> None:
-    """Load and allocate what is needed once, so that it does not count as memory of the run."""
+    """Train one epoch on two series, so that one-time loading and allocation do not count as memory of the run."""
     few = nc.PathDataset(*parts.training[:2])
     train(copy.deepcopy(model), parts.task, few, few, TrainingSettings(max_epochs=1, verbose=0))
 
 
 def _watched(run: Callable[[], TrainingResult]) -> tuple[TrainingResult, float | None]:
-    """What a function gives, and the memory it took at its highest, in megabytes; None where the system cannot say."""
+    """The result of a function and its peak memory in megabytes; None if the system cannot measure it."""
     if not Path("/proc/self/clear_refs").exists():
         return run(), None
     results: list[TrainingResult] = []
@@ -108,7 +109,7 @@ def _epochs_in(folder: Path) -> int:
 
 
 def main() -> None:
-    """Read a job, do it, print its line."""
+    """Read a job, execute it, and print its line of results."""
     job = json.loads(sys.stdin.readline())
     run, experiment = Run(**job["run"]), Experiment.find(job["experiment"], Path(job["config"]))
 

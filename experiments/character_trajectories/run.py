@@ -34,18 +34,18 @@ def prepare(config: dict[str, Any], folder: Path, column: float, settings: Setti
 
 
 def digest(letters: Letters) -> str:
-    """What tells the sources apart: they hold the letters in different orders."""
+    """Hash that identifies the source of the data: the sources have the letters in different orders."""
     lengths = [len(stroke) for stroke in letters.strokes]
     return hashlib.sha256(repr((letters.labels.tolist(), lengths)).encode()).hexdigest()[:12]
 
 
 def pad(strokes: list[NDArray[np.float32]], rows: int) -> list[NDArray[np.float32]]:
-    """All of them with so many rows, the last one repeated, as in the released code."""
+    """Pad every series to `rows` rows by repeating its last row, as in the paper's released code."""
     return [np.pad(stroke, ((0, rows - len(stroke)), (0, 0)), mode="edge") for stroke in strokes]
 
 
 def drop(strokes: list[NDArray[np.float32]], share: float, *, seed: int) -> nc.IrregularSeries:
-    """Series without a share of their rows, drawn for each by itself; what goes at 30 % goes at 50 % too."""
+    """Drop a random fraction `share` of the rows of every series; rows dropped at 30 % are also dropped at 50 %."""
     generator, pairs = np.random.default_rng(seed), []
     for stroke in strokes:
         order = generator.permutation(len(stroke))

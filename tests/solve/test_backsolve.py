@@ -188,9 +188,7 @@ def test_a_backward_solve_that_does_not_end_says_so(monkeypatch):
     steps = nc.Adaptive(1e-3, max_steps=20)
     last = case.solve(solver="tsit5", steps=steps, gradient="backsolve").last
     monkeypatch.setattr(backsolve, "_reverse_step", never_good)
-    with pytest.raises(
-        SolveError, match=r"3 of 3 series need more than 20 steps to go back .* use gradient=.checkpoint"
-    ):
+    with pytest.raises(SolveError, match=r"3 of 3 series need more than 20 backward steps .* use gradient=.checkpoint"):
         last.sum().backward()
 
 

@@ -178,7 +178,7 @@ def test_a_tableau_of_ones_own():
         ({"c": (0.0,)}, "not explicit"),
         ({"b": ()}, "needs 1 to 2 weights b"),
         ({"b": (0.2, 0.3, 0.5)}, "needs 1 to 2 weights b"),
-        ({"b_error": (1.0,)}, "none or 2 weights b_error, one a stage; got 2 and 1"),
+        ({"b_error": (1.0,)}, "0 or 2 weights b_error, one per stage; got 2 and 1"),
     ],
 )
 def test_tableaux_that_are_none(changes, message):

@@ -131,7 +131,7 @@ def test_backsolve_of_a_function_inside_as_cde_is_refused():
     path = some_path(3, count=1, channels=2)
     start = torch.cat([torch.zeros(1, 1, dtype=path.dtype), path.evaluate(path.interval[:, :1])[:, 0]], dim=1)
     field = nc.as_cde(lambda t, z, x: z, hidden=1, channels=2)
-    with pytest.raises(ValueError, match="the field is a function"):
+    with pytest.raises(ValueError, match="the field is a plain function"):
         nc.solve_cde(path, field, start.requires_grad_(), gradient="backsolve")
 
     class Module(nn.Module):
