@@ -1,25 +1,27 @@
-"""Settings of all tests; that this file exists also puts tests/ on the import path, where shared modules lie."""
+"""Settings of all tests. This file also puts tests/ on the import path, for the modules that tests share."""
 
 import os
 
 import pytest
 from hypothesis import settings
 
-# Before torch is imported. Two workers with two threads each on two cores wait for each other most of the time. Tests of threads ask for them.
+# Set before torch is imported. The test workers use all cores already; more threads would only wait for each other.
+# Tests of threads set their own number.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# The same examples in every run: a red build is a fault of the change at hand. Fresh ones: --hypothesis-profile=fresh.
+# Hypothesis uses the same examples in every run, so a failure is due to the change. New ones:
+# --hypothesis-profile=fresh.
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("fresh", deadline=None, print_blob=True)
 settings.load_profile("same")
 
-# --doctest-modules would import the conftest files again, as modules that all have the same name
-collect_ignore_glob = ["*conftest.py", "golden/make_*.py"]  # the latter need the peers
+# --doctest-modules would import all conftest files again, as modules of the same name
+collect_ignore_glob = ["*conftest.py", "golden/make_*.py"]  # the latter need torchcde and diffrax
 
 
 @pytest.fixture(params=["native", "torch"])
 def engine(request, monkeypatch):
-    """Solves on the native engine, and on plain torch."""
+    """Run a test on the native engine and in plain torch."""
     from neuralcde._native import kernels
     from solve_cases import on_engine
 
@@ -31,7 +33,7 @@ def engine(request, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def same_numbers():
-    """Whatever a test draws, it draws in every run."""
+    """Seed torch, so that a test draws the same numbers in every run."""
     import torch
 
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Runs a piece of code in a new Python: what it does to its process, or a crash of it, stays there."""
+"""Runs code in a new Python process, so that side effects and crashes stay there."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def fresh_python(code, *, timeout=300, **environment):
-    """The finished process. Modules of tests/ can be imported in it, and warnings are errors there too."""
+    """Run the code and return the finished process; it can import modules of tests/, and warnings are errors."""
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
         capture_output=True,

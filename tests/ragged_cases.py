@@ -1,4 +1,4 @@
-"""Random ragged series with missing values, every path scheme, and times inside their pieces: what many tests draw on."""
+"""Shared test data: random ragged series with missing values, all path schemes, and times inside their pieces."""
 
 from functools import partial
 
@@ -33,9 +33,9 @@ def wild_gaps(rng, count):
 def random_series(
     seed, *, count=6, rows=(1, 12), channels=3, missing=0.4, gaps=even_gaps, start=0.0, dtype=torch.float64
 ):
-    """`count` series of `rows[0]` to `rows[1]` rows; each cell is missing with a probability drawn below 2 x `missing`.
+    """`count` series of `rows[0]` to `rows[1]` rows, with a random share of missing values per channel.
 
-    Missing shares differ from channel to channel, so that some channels are complete and some are never observed.
+    The shares are drawn below 2 x `missing`, so that some channels are complete and some are never observed.
     """
     rng = np.random.default_rng(seed)
     pairs = []
@@ -50,7 +50,7 @@ def random_series(
 
 
 def in_every_piece(series, places=(0.1, 0.5, 0.9)):
-    """Times (series, k) at these places of every gap, and how long that gap is; padded with the start and 0."""
+    """Times (series, k) at these fractions of every gap, and the lengths of the gaps; padded with the start and 0."""
     width = max(int(series.lengths.max()) - 1, 1) * len(places)
     times, durations = np.empty((len(series), width)), np.zeros((len(series), width))
     for i, one in enumerate(series):

@@ -1,4 +1,4 @@
-"""Fields, flows, jumps and paths that the tests of fields/, engine/ and solve/ share."""
+"""Fields, flows, jumps and paths shared by the tests of fields/, engine/ and solve/."""
 
 import dataclasses
 
@@ -17,12 +17,12 @@ STRAIGHT = ["linear", "linear-forward", "rectilinear"]
 
 
 def on_engine(monkeypatch, engine):
-    """From here on solves run on "native" or on "torch"."""
+    """Make solves run on the engine "native" or "torch" for the rest of the test."""
     monkeypatch.setenv("NEURALCDE_ENGINE", "torch" if engine == "torch" else "")
 
 
 def ran_on(solution, engine):
-    """Whether the engine that was asked for ran."""
+    """Whether the requested engine ran."""
     return solution.stats.engine.startswith(engine)
 
 
@@ -32,7 +32,7 @@ def some_path(seed=0, *, scheme="natural_cubic", count=5, rows=(2, 7), channels=
 
 
 def mlp(path, hidden, *, activation="tanh", seed=1, width=6, depth=2, **options):
-    """The paper's field with smooth activations, in the path's precision, with weights of its own seed."""
+    """The paper's field with smooth activations, the dtype of the path, and weights from `seed`."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         field = nc.MLPField(path.channels, hidden, width=width, depth=depth, activation=activation, **options)
@@ -46,7 +46,7 @@ def states(path, hidden, seed=2):
 
 
 def smooth_path(count=3, rows=6, channels=2, scheme="natural_cubic"):
-    """Samples of slow waves: paths without surprises, for measuring orders and errors."""
+    """Samples of slow waves: smooth paths, for measuring convergence orders and errors."""
     pairs = []
     for i in range(count):
         times = torch.linspace(0, 2 + 0.3 * i, rows, dtype=torch.float64)
@@ -56,7 +56,7 @@ def smooth_path(count=3, rows=6, channels=2, scheme="natural_cubic"):
 
 
 def identity_field(channels, dtype=torch.float64):
-    """f(z) = identity, in layers that the engine knows."""
+    """f(z) = identity, made of layers that the engine supports."""
     layer = nn.Linear(channels, channels * channels).to(dtype)
     with torch.no_grad():
         layer.weight.zero_()
@@ -123,7 +123,7 @@ def _gated_cell(builder, cell):
 
 
 def some_jump(path, hidden, *, features=2, seed=3, every_row=False):
-    """A jump at about two rows of three, never seen by the path."""
+    """A jump at about two thirds of the rows, with inputs independent of the path."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         rows = len(path.knots)
@@ -146,7 +146,7 @@ def some_flow(kind, path, hidden, *, seed=4):
 
 @dataclasses.dataclass
 class Case:
-    """A solve with everything in it that can be differentiated."""
+    """A solve whose differentiable inputs are all leaves that require gradients."""
 
     path: nc.ControlPath
     z0: torch.Tensor
@@ -169,7 +169,7 @@ class Case:
         return solve(self.path, self.z0, flow=self.flow, jump=self.jump, **options)
 
     def outputs(self, save="last", **options):
-        """The solution, and all states that were asked for, in one tensor (states, hidden)."""
+        """The solution, and all saved states in one tensor (states, hidden)."""
         solution = self.solve(save=save, **options)
         parts = [solution.last]
         if isinstance(save, torch.Tensor):
@@ -185,7 +185,7 @@ class Case:
         return solution, torch.cat(parts)
 
     def gradients(self, **options):
-        """The solution, its states, and the gradient of a fixed linear function of them to every leaf."""
+        """The solution, its states, and the gradients of a fixed linear function of the states, by leaf."""
         solution, out = self.outputs(**options)
         weights = torch.linspace(-1, 1, out.numel(), dtype=torch.float64).cos().reshape(out.shape).to(out.dtype)
         found = torch.autograd.grad((out * weights).sum(), list(self.leaves.values()), allow_unused=True)
@@ -194,6 +194,6 @@ class Case:
 
 
 def largest_difference(a, b):
-    """Over two dictionaries of tensors, relative to the larger of 1 and the values."""
+    """Largest difference between two dictionaries of tensors, relative to the larger of 1 and the values."""
     assert a.keys() == b.keys()
     return max(float(((a[k] - b[k]).abs() / b[k].abs().clamp(min=1)).amax()) for k in a if a[k].numel())

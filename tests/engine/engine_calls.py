@@ -1,4 +1,4 @@
-"""Random calls of the compiled engine, right and wrong."""
+"""Random calls of the compiled engine, valid and invalid."""
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ NUMBERS = [-(2**63), -(2**40), -(2**31), -7, -1, 0, 1, 2, 3, 7, 2**31 - 1, 2**31
 
 
 class EngineCall:
-    """A right call, as dictionaries of arguments by name: of the solve, of its forward and of its backward."""
+    """A valid call, as dictionaries of arguments by name: of the solve, of its forward and of its backward."""
 
     def __init__(self, rng):
         self.rng = rng
@@ -23,7 +23,7 @@ class EngineCall:
             rng.integers(1, 5),
             rng.integers(1, 4),
         )
-        listed = rng.random() < 0.6  # else every event but a series' last is one piece
+        listed = rng.random() < 0.6  # explicit steps; otherwise one step per piece
         steps = rng.integers(0 if listed else 1, 5, series)
         events = np.concatenate([[0], (steps + 1).cumsum()]).astype(np.int64)
         pieces, rows = int(steps.sum()) + int(listed), int(events[-1]) + 1
@@ -102,7 +102,7 @@ class EngineCall:
         return kernels.Program(*{**parts, **changes}.values())
 
     def made(self):
-        """The solve of these arguments."""
+        """The compiled solve object for these arguments."""
         kind = kernels.Solve32 if self.real == torch.float32 else kernels.Solve64
         tableau, events = kernels.Tableau(**self.tableau), kernels.Events(**self.events)
         return kind(**self.solve, tableau=tableau, events=events, saved=kernels.Saved(**self.saved))
@@ -115,7 +115,7 @@ class EngineCall:
 
 
 def whole_call():
-    """A right call of some series, with a flow, a jump and gradients."""
+    """A valid call with several series, a flow, a jump and gradients."""
     seed = 0
     while True:
         call = EngineCall(np.random.default_rng(seed))
@@ -127,7 +127,7 @@ def whole_call():
 
 
 def wrong_tensor(rng, x):
-    """Something of another type, shape, layout or place."""
+    """A tensor of another dtype, shape, layout or device, or no tensor at all."""
     choices = [
         x.to(torch.float16 if x.dtype.is_floating_point else torch.int32),
         x.to({torch.float32: torch.float64, torch.float64: torch.float32, torch.int64: torch.float64}[x.dtype]),
@@ -149,7 +149,7 @@ def wrong_tensor(rng, x):
 
 
 def wrong_integers(rng, x):
-    """Integers of the right type and shape, some of them wrong."""
+    """Integers of the right dtype and shape, some of them invalid."""
     changed = x.clone()
     if len(changed):
         changed[rng.integers(len(changed))] = int(rng.choice(NUMBERS))
@@ -157,7 +157,7 @@ def wrong_integers(rng, x):
 
 
 def wrong_program(rng, call, name):
-    """A program with other operands; refused, or as good as another."""
+    """A program with other operands, which may be valid or invalid."""
     made = call.programs[name]
     ops, numbers = made.ops.clone(), made.numbers.clone()
     for _ in range(rng.integers(1, 4)):
@@ -176,7 +176,7 @@ def wrong_program(rng, call, name):
 
 
 def break_one(rng, call):
-    """Replaces one argument by something that is likely wrong."""
+    """Replace one argument by something that is probably invalid."""
     parts = (call.solve, call.solve, call.tableau, call.events, call.events, call.saved, call.forward, call.backward)
     where = parts[rng.integers(len(parts))]
     name = str(rng.choice(list(where)))
@@ -205,7 +205,7 @@ def break_one(rng, call):
 
 
 def attempt(seed):
-    """A right call works; with something wrong it works too, or is a TypeError or a ValueError: the name, and whether."""
+    """Make a valid call, then an altered one, which may raise. Returns what was altered, and whether it raised."""
     rng = np.random.default_rng(seed)
     torch.manual_seed(seed)
     EngineCall(rng)()
@@ -220,7 +220,7 @@ def attempt(seed):
 
 
 def few_checkpoints():
-    """More events between checkpoints than any series has: one checkpoint a series is room enough."""
+    """With more events between checkpoints than any series has, one checkpoint per series is enough."""
     call = whole_call()
     width = kernels.lanes(4 if call.real == torch.float32 else 8) * call.made().registers
     tiles = -(-len(call.solve["initial"]) // width)

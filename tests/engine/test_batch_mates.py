@@ -1,4 +1,4 @@
-"""The result of one series does not depend on the others: bit for bit on the native engine."""
+"""The result of a series does not depend on the other series of its batch: bitwise on the native engine."""
 
 import dataclasses
 
@@ -74,7 +74,7 @@ def test_in_any_order(dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_one_register_or_two(dtype, monkeypatch):
-    """Tiles are one or two registers of series wide, which must not show; nor must the number of threads."""
+    """Tiles are one or two SIMD registers wide. Neither that nor the number of threads may change the result."""
     path, z0, flow, jump = batch(dtype, count=70)
     widths, results = set(), []
 
@@ -107,7 +107,7 @@ def test_one_register_or_two(dtype, monkeypatch):
 
 
 def test_padding_does_not_matter():
-    """Rows of NaN at the end are no rows; a batch with one long series costs the others nothing and changes nothing."""
+    """Trailing rows of NaN are dropped, and a long series in the batch does not change the results of the others."""
     path, z0, flow, _ = batch(torch.float32, scheme="linear", count=6, jumps=False)
     padded = path.series.to_padded()
     wide = torch.nn.functional.pad(padded.values, (0, 0, 0, 30), value=torch.nan)
@@ -117,7 +117,7 @@ def test_padding_does_not_matter():
 
 
 def test_gradients_of_one_series_do_not_depend_on_the_others():
-    """Those that belong to it: of its initial state and of its path."""
+    """The gradients with respect to its initial state and its path."""
     path, z0, flow, _ = batch(torch.float64, jumps=False)
     whole = Case(path, z0, flow)
     whole.solve().last.square().sum().backward()
@@ -147,7 +147,7 @@ def test_a_series_that_explodes_does_not_touch_its_tile():
 
 
 def test_the_plain_loop_agrees_to_1e_6(monkeypatch):
-    """Matrix products of the BLAS may change with the size of a batch, in the last digits."""
+    """The matrix products of BLAS may depend on the batch size in the last digits."""
     on_engine(monkeypatch, "torch")
     path, z0, flow, jump = batch(torch.float32, count=9)
     together = solve(path, z0, flow=flow, jump=jump).last

@@ -1,4 +1,4 @@
-"""Whatever Python hands to the compiled engine: an error, never a crash."""
+"""Invalid calls of the compiled engine raise errors and never crash."""
 
 import json
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(kernels is None, reason="the native kernels were
 
 
 def test_thousands_of_calls_in_their_own_process():
-    """First of all: here a crash is a failed test, below it would be the end of the suite."""
+    """In a separate process, and first: there a crash is a failed test, in this process it would end the test run."""
     done = fresh_python(
         """
         import collections, json
@@ -29,10 +29,10 @@ def test_thousands_of_calls_in_their_own_process():
     assert done.returncode == 0, done.stderr
     refused, accepted = json.loads(done.stdout)
     assert sum(refused.values()) > 2 * sum(accepted.values())
-    assert len(refused) > 25  # every argument had its turn
+    assert len(refused) > 25  # every argument was altered at least once
 
 
-def test_a_right_call_works():
+def test_a_valid_call_works():
     call = whole_call()
     call()
     assert call.forward["states"].any()

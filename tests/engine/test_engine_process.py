@@ -1,4 +1,4 @@
-"""The engine and the process around it: forks, Python threads, Ctrl-C, instruction-set levels."""
+"""The engine in its process: forks, Python threads, Ctrl-C, instruction-set levels."""
 
 import json
 import threading
@@ -48,14 +48,14 @@ FORK = """
 
 
 def test_a_forked_child_solves_and_trains_like_its_parent():
-    """With threads of the engine in both; a child that hangs is killed by its alarm."""
+    """Parent and child both use threads of the engine; a child that hangs is killed by its alarm."""
     done = fresh_python(SETUP + "    torch.get_num_threads = lambda: 4" + FORK)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "child 0"
 
 
 def test_a_forked_child_of_a_parent_with_torch_threads():
-    """The child has none of its parent's OpenMP threads: neither we nor torch on our behalf may wait for them."""
+    """A child process has none of its parent's OpenMP threads, so neither the engine nor torch may wait for them."""
     done = fresh_python(SETUP + "    torch.set_num_threads(2)" + FORK)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "child 0"
@@ -88,7 +88,7 @@ def test_python_threads_at_once_give_equal_results():
 
 
 def test_other_python_threads_run_meanwhile():
-    """The interpreter's lock is free during a solve."""
+    """The GIL is released during a solve."""
     path = some_path(54, scheme="linear", count=8, rows=(300, 300), dtype=torch.float32)
     flow, z0 = some_flow("cde", path, 32), states(path, 32)
     ticks, done = [], threading.Event()
@@ -114,7 +114,7 @@ def test_other_python_threads_run_meanwhile():
 
 
 def test_ctrl_c_ends_a_long_solve():
-    """Within a second, with KeyboardInterrupt, forward and backward; afterwards everything works."""
+    """KeyboardInterrupt is raised within a second, in forward and backward passes, and later solves work."""
     done = fresh_python(
         SETUP
         + """
@@ -138,7 +138,7 @@ def test_ctrl_c_ends_a_long_solve():
 
     start = time.monotonic()
     loss = end(8000).sum()
-    alone = 3 * (time.monotonic() - start)  # the least that a backward pass takes
+    alone = 3 * (time.monotonic() - start)  # lower bound for the time of a backward pass
     start = time.monotonic()
     backwards, whole = interrupted(loss.backward), time.monotonic() - start
     with torch.no_grad():
@@ -150,13 +150,13 @@ def test_ctrl_c_ends_a_long_solve():
     )
     assert done.returncode == 0, done.stderr
     forwards, backwards, whole, alone = json.loads(done.stdout)
-    assert max(forwards, backwards) < 2  # a second, and as much again for a busy machine
+    assert max(forwards, backwards) < 2  # one second, doubled for a busy machine
     assert whole < alone
 
 
 @pytest.mark.parametrize("level", kernels.supported_levels() if kernels else [])
 def test_every_level_gives_the_same_numbers(level):
-    """The registers of a level are wider or narrower: to 1e-10 in float64 that must not show."""
+    """Levels have registers of different widths; results agree to 1e-10 in float64."""
     path = some_path(55, count=19)
     case = Case(path, states(path, 5), some_flow("cde", path, 5), some_jump(path, 5))
     before = kernels.level()
@@ -182,7 +182,7 @@ def test_without_kernels_the_plain_loop_runs(monkeypatch):
 
 
 def test_threads_share_one_graph():
-    """200 backward passes of one solve from two threads at once, in a process of its own: a crash is a failed test."""
+    """200 backward passes of one solve from two threads, in a separate process, where a crash is a failed test."""
     done = fresh_python(
         SETUP
         + """

@@ -1,4 +1,4 @@
-"""What is lowered to a tile program, what is not, and that nobody has to know: the numbers are the same."""
+"""Which modules are lowered to native programs, and that results do not depend on it."""
 
 import copy
 import dataclasses
@@ -52,7 +52,7 @@ class Plain(nn.Module):
 
 
 class Counting(nc.VectorField):
-    """Arbitrary Python: a counter, branches, the time."""
+    """A field with arbitrary Python code: a counter, branches, the time."""
 
     def __init__(self):
         super().__init__()
@@ -144,7 +144,7 @@ class Shaped(nn.Module):
 
 
 def by_hand(field, path, z0):
-    """One Euler step a gap, with nothing of the library but the field's own product."""
+    """One Euler step per gap, written out with nothing of the library but the field's product."""
     field = as_field(field)
     out = []
     for i, series in enumerate(path.series):
@@ -157,7 +157,7 @@ def by_hand(field, path, z0):
 
 
 @pytest.mark.parametrize("name", NOT_LOWERED)
-def test_what_is_not_known_to_the_letter_runs_on_torch(name, path, monkeypatch):
+def test_modules_that_cannot_be_lowered_run_on_torch(name, path, monkeypatch):
     on_engine(monkeypatch, "native")
     torch.manual_seed(0)
     make, reason = NOT_LOWERED[name]
@@ -206,8 +206,8 @@ def test_what_is_lowered(name, field, path, monkeypatch):
 
 
 @pytest.mark.skipif(kernels is None, reason="the native kernels were not built or are turned off")
-def test_the_engine_reads_the_weights_of_now(path, monkeypatch):
-    """Changed in place, replaced, loaded, moved to another precision and back: a program is made anew for every solve."""
+def test_the_engine_reads_the_current_weights(path, monkeypatch):
+    """Weights changed in place, replaced, loaded, or converted to another dtype and back."""
     on_engine(monkeypatch, "native")
     field, z0 = mlp(path, HIDDEN), states(path, HIDDEN)
     results = [nc.solve_cde(path, field, z0).last]
@@ -224,8 +224,8 @@ def test_the_engine_reads_the_weights_of_now(path, monkeypatch):
     torch.testing.assert_close(results[-1], nc.solve_cde(path, field, z0).last, rtol=1e-10, atol=1e-10)
 
 
-def test_why_the_engine_did_not_run(path, monkeypatch):
-    """Reasons that lie in the solve, not in the field."""
+def test_the_reason_why_the_engine_did_not_run(path, monkeypatch):
+    """Reasons that depend on the solve, not on the field."""
     on_engine(monkeypatch, "native")
     if kernels is None:
         assert nc.solve_cde(path, mlp(path, HIDDEN), states(path, HIDDEN)).stats.engine == "torch: no native kernels"
@@ -248,7 +248,7 @@ def test_why_the_engine_did_not_run(path, monkeypatch):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_runs_on_torch(dtype, path, monkeypatch):
-    """With weights, and for layers without any. (Series are never in half precision; coefficients may be.)"""
+    """With and without parameters. (Series are never in half precision; coefficients may be.)"""
     on_engine(monkeypatch, "native")
     half = dataclasses.replace(path, coefficients=path.coefficients.to(dtype))
     for field in (mlp(half, HIDDEN), lambda t, z: torch.tanh(z)[..., None].expand(-1, -1, CHANNELS)):
@@ -261,7 +261,7 @@ def test_half_precision_runs_on_torch(dtype, path, monkeypatch):
 
 
 def test_inside_torch_func(path, monkeypatch):
-    """torch.func differentiates the plain loop; the engine's own gradient says the same."""
+    """torch.func differentiates the plain loop; its gradient equals that of the engine."""
     on_engine(monkeypatch, "native")
     field, z0 = mlp(path, HIDDEN), states(path, HIDDEN).requires_grad_()
 
@@ -295,7 +295,7 @@ def test_a_flow_in_time_is_not_a_matrix(path):
 
 @pytest.mark.skipif(kernels is None, reason="the native kernels were not built or are turned off")
 def test_networks_with_more_parameters_than_features(monkeypatch):
-    """Parameters are counted by themselves: a deep network of width 1 has more of them than numbers in its workspace."""
+    """A deep network of width 1 has more parameter tensors than features in its workspace."""
     path = some_path(47, scheme="linear", channels=1, dtype=torch.float32)
     for depth in (4, 40):
         field, z0 = nc.MLPField(channels=1, hidden=1, width=1, depth=depth), states(path, 1)
@@ -308,20 +308,20 @@ def test_networks_with_more_parameters_than_features(monkeypatch):
 
 @pytest.mark.skipif(kernels is None, reason="the native kernels were not built or are turned off")
 def test_a_field_too_large_for_the_engine_runs_on_the_plain_loop(monkeypatch):
-    """2^24 numbers per evaluation and more; the field is not made in full here, its size is all that counts."""
+    """A workspace of more than 2^24 features; only the size of the field matters, so it is not allocated in full."""
     path, field = some_path(48, scheme="linear", channels=CHANNELS, dtype=torch.float32), mlp_of(HIDDEN)
     z0 = states(path, HIDDEN)
     expected = nc.solve_cde(path, field, z0)
     assert expected.stats.engine.startswith("native")
     monkeypatch.setattr(kernels, "MOST_FEATURES", 20)
-    field = copy.deepcopy(field)  # the program of the first is kept
+    field = copy.deepcopy(field)  # a copy, because the program of the first field is cached
     found = nc.solve_cde(path, field, z0)
     assert found.stats.engine.startswith("torch: one evaluation needs")
     torch.testing.assert_close(found.last, expected.last, rtol=1e-5, atol=1e-6)
 
 
-def test_the_engine_says_how_many_features_it_takes():
-    """The limit that lowering asks for is the one that the bindings check."""
+def test_the_engine_exports_its_limit_of_features():
+    """Lowering and the bindings use the same limit."""
     if kernels is None:
         pytest.skip("the native kernels were not built or are turned off")
     ops, numbers = torch.tensor([[5, 0, 1, 0, 0, 1, 0, -1, -1, 0, 0, 0]]), torch.zeros(1, 2, dtype=torch.float64)
@@ -334,7 +334,7 @@ def mlp_of(hidden):
     return nc.MLPField(CHANNELS, hidden, width=8, depth=1)
 
 
-def test_a_program_is_kept_until_its_module_changes():
+def test_a_program_is_cached_until_its_module_changes():
     if kernels is None:
         pytest.skip("the native kernels were not built or are turned off")
     field = nc.MLPField(CHANNELS, HIDDEN, width=5, depth=1, activation="softplus", final="identity")
@@ -345,7 +345,7 @@ def test_a_program_is_kept_until_its_module_changes():
     with torch.no_grad():
         first = program()
     assert program() is first
-    field.layers[0].weight.data.add_(1.0)  # as an optimizer does: the program reads the parameter itself
+    field.layers[0].weight.data.add_(1.0)  # like an optimizer: the cached program refers to the parameter
     assert program() is first
     field.double()
     assert program() is first
@@ -363,8 +363,8 @@ def test_a_program_is_kept_until_its_module_changes():
     assert lower(field, HIDDEN + 1, CHANNELS) == "Softplus has hooks"
 
 
-def test_gradients_reach_a_gru_whose_program_was_kept_without_them():
-    """The gates are parts of its parameters: the program names the parameters, not their parts."""
+def test_gradients_reach_a_gru_whose_program_was_cached_without_them():
+    """The gates are slices of the parameters; the program refers to the parameters, not to slices of them."""
     if kernels is None:
         pytest.skip("the native kernels were not built or are turned off")
     cell = GRUCell(3, HIDDEN)

@@ -1,4 +1,4 @@
-"""The native engine against the loop in plain torch: values and all gradients."""
+"""The native engine compared with the plain torch loop: values and all gradients."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(kernels is None, reason="the native kernels were
 
 
 def compare(monkeypatch, case, tolerance=1e-10, **options):
-    """Both engines agree; the names of the gradients that are zero."""
+    """Check that both engines agree; return the names of the gradients that are zero."""
     results = {}
     for engine in ("native", "torch"):
         on_engine(monkeypatch, engine)
@@ -39,7 +39,7 @@ def compare(monkeypatch, case, tolerance=1e-10, **options):
 
 
 def sequential(path, hidden, activation, bias=True):
-    """Layers of a user, activations in odd places."""
+    """A user's nn.Sequential, with activations in unusual places."""
     layers = [
         nn.Linear(hidden, 5, bias=bias),
         nn.Sequential(activations[activation](), nn.Identity()),
@@ -133,7 +133,7 @@ def test_steps(steps, monkeypatch):
         assert compare(monkeypatch, case, steps=steps, solver="tsit5", save="knots") == []
 
 
-# odd sizes: below, at and above registers of 2, 4, 8 and 16 lanes, and blocks of 4 and 8 outputs
+# Sizes below, at and above registers of 2, 4, 8 and 16 lanes, and blocks of 4 and 8 outputs.
 @pytest.mark.parametrize("batch", [1, 7, 8, 9, 16, 17, 40])
 @pytest.mark.parametrize(("hidden", "channels"), [(1, 1), (5, 9), (33, 1), (33, 9)])
 def test_odd_sizes(batch, hidden, channels, monkeypatch):
@@ -146,7 +146,7 @@ def test_odd_sizes(batch, hidden, channels, monkeypatch):
 @pytest.mark.parametrize("flow", FLOWS)
 @pytest.mark.parametrize("batch", [3, 40])
 def test_single_precision(flow, batch, monkeypatch):
-    """The tanh of the engine is its own; with smooth activations the two stay within 1e-5."""
+    """The engine has its own tanh; with smooth activations the results agree to 1e-5."""
     path = some_path(9, scheme="linear", count=batch, dtype=torch.float32)
     case = Case(path, states(path, 5), some_flow(flow, path, 5), some_jump(path, 5))
     _, out, gradients = case.gradients()
@@ -162,7 +162,7 @@ def test_activations_in_single_precision(final, monkeypatch):
 
 
 def test_large_arguments_of_activations(monkeypatch):
-    """Where they are flat, and past where exp would overflow; an argument of 1000 is rounded by 6e-5 in float32."""
+    """Arguments where activations saturate, and where exp overflows; in float32 1000 has a rounding error of 6e-5."""
     for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 1e-3)):
         path = some_path(11, scheme="linear", dtype=dtype)
         for activation in ("tanh", "sigmoid", "softplus", "silu"):
@@ -174,7 +174,7 @@ def test_large_arguments_of_activations(monkeypatch):
 
 
 def test_two_threads(monkeypatch):
-    """Many tiles: gradients of the threads are added up, also where asked times share the pieces of a series."""
+    """With many tiles, the gradients of the threads are summed, also if requested times share pieces of a series."""
     path = some_path(12, scheme="natural_cubic", count=70, rows=(2, 8))
     case = Case(path, states(path, 3), ControlTerm(mlp(path, 3)), some_jump(path, 3))
     low, high = path.interval.unbind(1)
@@ -188,8 +188,8 @@ def test_two_threads(monkeypatch):
         torch.set_num_threads(before)
 
 
-def test_gradients_that_nobody_wants(monkeypatch):
-    """With a plain path and frozen weights the others are the same."""
+def test_gradients_that_are_not_required(monkeypatch):
+    """If the path and the weights do not require gradients, the other gradients are unchanged."""
     path = some_path(13)
     field, z0 = mlp(path, 3), states(path, 3).requires_grad_()
     expected = torch.autograd.grad(nc.solve_cde(path, field, z0).last.square().sum(), [z0, *field.parameters()])

@@ -1,4 +1,4 @@
-"""Tile programs: every operation and its vector-Jacobian product, and what the builder refuses."""
+"""Programs of the engine: every operation and its vector-Jacobian product, and errors of the builder."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from neuralcde.engine import ProgramBuilder, Region, lowers
 from neuralcde.solve import Jump, TimeTerm
 from solve_cases import Case, largest_difference, on_engine, ran_on, some_path, states
 
-SIZE = 3  # of the state and of the input
+SIZE = 3  # size of the state and of the input
 FUNCTIONS = {
     "identity": lambda x: x,
     "relu": torch.relu,
@@ -22,7 +22,7 @@ OPERATIONS = {}
 
 
 class Operation(nn.Module):
-    """A flow h(z, X) or a jump: what a program computes, in torch."""
+    """A flow h(z, X) or a jump that computes in torch what a program computes."""
 
     def __init__(self):
         super().__init__()
@@ -34,13 +34,13 @@ class Operation(nn.Module):
 
 
 def operation(name, compute, lowering):
-    """Registers `compute(self, z, x)` and the program that does the same."""
+    """Register `compute(self, z, x)` and the program that computes the same."""
     OPERATIONS[name] = type(name, (Operation,), {"compute": compute})
     lowers(OPERATIONS[name])(lowering)
 
 
 def cut_across(b, op):
-    """(z_0, z_1, z_0) times (z_1, z_2, x_0): the second operand lies across state and input."""
+    """(z_0, z_1, z_0) times (z_1, z_2, x_0): the second operand spans state and input."""
     chosen = torch.tensor([[1.0, 0, 0], [0, 1, 0], [1, 0, 0]], dtype=torch.float64)
     return b.multiply(b.linear(b.state, chosen, None), Region(1, SIZE))
 
@@ -57,7 +57,7 @@ def used_twice(b, op):
 
 
 def written_into_parts(b, op):
-    """The output is two parts that different operations wrote."""
+    """The output consists of two parts, written by different operations."""
     whole = b.linear(b.input, op.weight, op.bias)
     b.linear(b.state, op.weight[1:], None, onto=whole.part(1, 2))
     return whole
@@ -126,7 +126,7 @@ for function in FUNCTIONS:
 @pytest.mark.parametrize("role", ["flow", "jump"])
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_operations(name, role, monkeypatch):
-    """As h(z, X) and as a jump, against torch: values, and gradients to state, input and parameters."""
+    """As h(z, X) and as a jump, compared with torch: values, and gradients to state, input and parameters."""
     path = some_path(31, scheme="linear", count=5, rows=(2, 4), channels=SIZE)
     module = OPERATIONS[name]()
     inputs = torch.randn(len(path.knots), SIZE, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -171,7 +171,7 @@ def refusals():
     yield "the result has 2 features, but the state has 3", lambda b: b.finish(b.input)
     yield "does not fit a region of 3 features", lambda b: b.state.part(1, 3)
     yield "does not fit a region of 3 features", lambda b: b.state.part(-1, 2)
-    # a value that the way back needs may not be overwritten
+    # a value that the backward pass needs must not be overwritten
     yield "onto must hold 3 results", lambda b: b.linear(b.state, weight, bias, onto=b.state)
     yield "onto must hold 3 results", lambda b: b.linear(b.state, weight, bias, onto=b.input)
     yield (

@@ -1,4 +1,4 @@
-"""Layers on rows: equal to torch's, and for every row independent of the others."""
+"""Layers applied to rows: equal to torch's, and each row independent of the others."""
 
 import pytest
 import torch
@@ -52,7 +52,7 @@ def test_a_row_does_not_depend_on_the_others(name, dtype):
     assert apply_layers(layers, x[:0]).shape == (0, together.shape[1])
 
 
-def test_natively_only_where_the_engine_knows_the_layers_and_no_gradient_is_wanted(monkeypatch):
+def test_native_only_for_supported_layers_without_gradients(monkeypatch):
     calls = []
     monkeypatch.setattr(
         rows, "evaluate_rows", lambda program, x: calls.append(1) or x.new_zeros(len(x), program.outputs)

@@ -1,4 +1,4 @@
-"""A small CharacterTrajectories: 4 letters, 80 strokes of 12 to 20 rows, in both formats, and a configuration for it."""
+"""A small version of CharacterTrajectories: 80 series of 4 letters, 12 to 20 rows, in both formats, with a config."""
 
 import sys
 from pathlib import Path
@@ -25,7 +25,7 @@ def strokes():
 
 @pytest.fixture(scope="session")
 def pack(strokes, tmp_path_factory):
-    """A folder with the npz pack."""
+    """A folder with the .npz file."""
     folder = tmp_path_factory.mktemp("pack")
     values, letters = strokes
     block = np.full((80, 20, 3), np.nan, dtype=np.float32)
@@ -38,7 +38,7 @@ def pack(strokes, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def archive(strokes, tmp_path_factory):
-    """A folder with the archive's two files."""
+    """A folder with the two .ts files of the archive."""
     folder = tmp_path_factory.mktemp("archive")
     (folder / "CharacterTrajectories").mkdir()
     header = (
@@ -57,7 +57,7 @@ def archive(strokes, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def config(tmp_path_factory):
-    """The experiment's own configuration, for the small data."""
+    """The configuration of the experiment, adapted to the small data."""
     text = (ROOT / "experiments" / "character_trajectories" / "config.toml").read_text()
     changes = {"series = 2858": "series = 80", "classes = 20": "classes = 4", "longest = 182": "longest = 20"}
     changes |= {"outputs = 20": "outputs = 4", "batch_size = 32": "batch_size = 8", "\nruns = 5": "\nruns = 2"}

@@ -1,4 +1,4 @@
-"""The data of the experiment: both sources, the published counts, drops and splits that are the same for every model and run."""
+"""Data of the experiment: both sources, published counts, and the same drops and splits for every model and run."""
 
 import itertools
 

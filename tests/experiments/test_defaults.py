@@ -1,4 +1,4 @@
-"""The comparison of the estimators' defaults: paired by fold, resumable, and changes that take effect."""
+"""The comparison with the estimators' defaults: paired by fold, resumable, with changes that take effect."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from experiments import defaults
 
 @pytest.fixture
 def small(strokes, monkeypatch):
-    """The small letters in place of all data, and two changes."""
+    """The small letters in place of all data sets, and two changes."""
     values, letters = strokes
     series = nc.IrregularSeries.from_list([(np.arange(float(len(v))), v) for v in values])
     monkeypatch.setattr(defaults, "DATA", {"letters": lambda: defaults.Data(series, np.array(letters), "accuracy")})
@@ -20,7 +20,7 @@ def small(strokes, monkeypatch):
     return series
 
 
-def test_a_line_a_fold_and_change_none_twice(small, tmp_path, capsys):
+def test_one_line_per_fold_and_change_and_no_repeats(small, tmp_path, capsys):
     file = tmp_path / "defaults.jsonl"
     defaults.measure(["letters"], file)
     lines = read_lines(file)

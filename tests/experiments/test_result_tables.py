@@ -35,7 +35,7 @@ def line(run, **more):
 
 
 def cells(table, first):
-    """The cells of the row that starts with this, by their column's place."""
+    """The cells of the row that starts with `first`."""
     (row,) = [row for row in table.rows if row[0] == first]
     return dict(enumerate(row))
 
@@ -46,9 +46,9 @@ def test_the_papers_table_has_ours_beside_it(experiment):
     good = [
         line(run, test_accuracy=a, seconds_to_paper=10.0 + run.seed) for run, a in zip(runs, accuracies, strict=True)
     ]
-    good[1]["epochs"] = 300  # it never stalled
+    good[1]["epochs"] = 300  # it was not stopped early
     good[2]["epochs"] = 160
-    short = line(table_runs(experiment, ["neural_cde"], 1, 3)[0], test_accuracy=0.1)  # of another cap: not in the mean
+    short = line(table_runs(experiment, ["neural_cde"], 1, 3)[0], test_accuracy=0.1)  # another cap: not in the mean
     other = line(runs[0], test_accuracy=0.2) | {"settings": changed(experiment, "neural_cde", "hermite", 0)}
     sixth = line(runs[0], test_accuracy=0.4, seed=experiment.config["runs"])  # more seeds than configured
     one = line(table_runs(experiment, ["gru_d"], 1, None)[1], test_accuracy=0.905, cpu_seconds=None)
@@ -74,7 +74,7 @@ def test_the_papers_table_has_ours_beside_it(experiment):
     assert len(scores.rows) == 6
     assert memory.names == ["model", "paper", "backsolve", "checkpoint", "backprop"]
     assert list(cells(memory, "Neural CDE").values())[1:] == ["1.3", "", "1.2", ""]
-    assert "4 runs took, 2 at a time on a machine (a level): 0.03 hours" in costs.title
+    assert "Cost of the 4 runs, 2 at a time on a machine (a level): 0.03 hours" in costs.title
     took = ["8212", "220", "0.18", "36", "40", "6.0", "1", "11 (3 of 3)"]
     assert [cells(costs, "Neural CDE")[k] for k in range(1, 9)] == took
     assert cells(costs, "GRU-D")[9] == "- (0 of 1)"
@@ -88,7 +88,8 @@ def test_variants_have_tables_of_their_own(experiment):
     assert cells(ours, "GRU-D")[2] == "90.0 (1)"
     assert cells(published, "GRU-D")[2] == "80.0 (1)"
     assert published.title.startswith(
-        "Table 1 with padding, weight penalty, initial weights and inputs of the released code and the schedule of the paper's text: "
+        "Table 1 with padding, weight penalty, initial weights and inputs of the released code and the schedule "
+        "of the paper's text: "
     )
 
 
@@ -97,7 +98,7 @@ def test_a_line_older_than_an_option_had_its_default(experiment):
     old = line(run, test_accuracy=0.7)
     old["settings"] = merged(run.settings, {})
     del old["settings"]["training"]["channel_jitter"]
-    assert run_of(old, "dropped").key == run.key  # it is not done again
+    assert run_of(old, "dropped").key == run.key  # so it is not run again
     write(experiment, "results", [old])
     (unjittered,) = tables(experiment)
     assert unjittered.title.startswith("Table 1 without jitter")
@@ -204,7 +205,7 @@ def test_gradient_boosting_on_the_same_split(pack, config, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("name", names())
-def test_what_people_read_is_what_the_lines_say(name):
+def test_the_documents_are_up_to_date(name):
     made = documents(Experiment.find(name))
     assert set(PAGES) < set(made)
     for file, text in made.items():

@@ -1,4 +1,4 @@
-"""Runs from the command line: a line each, none twice, and none lost or changed by a kill."""
+"""Runs from the command line: one line per run, no repeats, and no effect of being killed."""
 
 import json
 import os
@@ -97,7 +97,7 @@ def test_a_killed_run_goes_on_to_the_same_line(command, pack, config, tmp_path):
 
 
 def workers_gone(checkpoints):
-    """Wait until nobody works on a checkpoint any more: a worker ends with whoever started it."""
+    """Wait until no worker uses a checkpoint any more: workers exit with their parent."""
     end = time.monotonic() + 30
     while True:
         before = [file.read_bytes() for file in checkpoints.glob("*/history.jsonl")]
@@ -135,7 +135,7 @@ def test_folds_and_searches_do_not_look_at_the_test_series(command, tmp_path):
     assert main([*few, "ablations", "--only", "scheme=hermite"]) == 0
     (line,) = read_lines(tmp_path / "out" / "ablations.jsonl")
     assert 0 <= line["held_out_accuracy"] <= 1
-    assert line["held_out_series"] == 14  # a fifth of the 68 that are not test series
+    assert line["held_out_series"] == 14  # a fifth of the 68 series that are not test series
     assert main([*few, "search", "--only", "hidden=16", "width=32", "depth=1"]) == 0
     (other,) = read_lines(tmp_path / "out" / "search.jsonl")
     assert 0 <= other["validation_accuracy"] <= 1
@@ -148,7 +148,7 @@ def test_runs_on_two_sources_of_the_data_are_not_mixed(command, tmp_path, capsys
     results = tmp_path / "out" / "results.jsonl"
     (line,) = read_lines(results)
     results.write_text(json.dumps(line | {"data": "another"}) + "\n")
-    assert main([*some, "--only", "dropped=0.5"]) == 0  # nothing is left to do
+    assert main([*some, "--only", "dropped=0.5"]) == 0  # all runs are done
     assert main([*some, "--only", "dropped=0.3"]) == 2
     assert "another source of the data" in capsys.readouterr().err
 
@@ -205,7 +205,7 @@ def test_lines_go_to_the_file_of_the_name_when_it_is_replaced(tmp_path):
         lines.append({"a": 1})
         other = tmp_path / "other"
         other.write_bytes(file.read_bytes())
-        other.replace(file)  # as git and editors do it
+        other.replace(file)  # like git and editors
         lines.append({"a": 2})
         with pytest.raises(RuntimeError, match="another process is writing"), Lines(file):
             pass

@@ -1,4 +1,4 @@
-"""What is timed against torchcde is the same model."""
+"""The model that is timed in torchcde is the same model."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ def test_the_model_in_torchcde_gives_the_same_outputs():
     path = nc.natural_cubic(nc.IrregularSeries.from_list(pairs).with_channels())
     model = nc.NeuralCDE(3, 5, hidden=6, width=7, depth=2, steps=nc.FixedSteps(1.0))
     grid = on_grid(path.series)
-    coefficients = torch.zeros(4, 8, 12)  # of each series by itself; behind its end nothing changes the output
+    coefficients = torch.zeros(4, 8, 12)  # computed series by series; values after the end of a series do not matter
     for k, n in enumerate(lengths):
         coefficients[k, : n - 1] = torchcde.natural_cubic_coeffs(grid[k, :n])
     theirs = InTorchCDE(model)(path, coefficients)

@@ -1,4 +1,4 @@
-"""Files of the UEA archive: what is read, and what is said about files that are not as they should be."""
+"""Files of the UEA archive: reading, and errors for malformed files."""
 
 import numpy as np
 import pytest

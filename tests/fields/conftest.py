@@ -4,5 +4,5 @@ import torch
 
 @pytest.fixture(autouse=True)
 def same_numbers():
-    """Whatever a test draws, it draws in every run."""
+    """Seed torch, so that a test draws the same numbers in every run."""
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Vector fields: what they compute, what they are made of, what they refuse."""
+"""Vector fields: values, parameters, options and errors."""
 
 import pytest
 import torch
@@ -60,7 +60,7 @@ def test_depth_counts_hidden_layers(depth):
 
 
 @pytest.mark.parametrize("name", activations)
-def test_activations_are_used_where_they_are_asked_for(name):
+def test_activations_by_name(name):
     field = nc.MLPField(1, 3, width=5, depth=1, activation=name, final="identity")
     first, _, last, _ = field.layers
     _, z, _ = at()
@@ -101,7 +101,7 @@ def test_low_rank_is_a_sum_of_outer_products():
 
 
 def test_rank_one_has_fewer_parameters():
-    """Section 6.3: width x (hidden + channels) in the last layer in place of width x hidden x channels."""
+    """Section 6.3: width x (hidden + channels) weights in the last layer instead of width x hidden x channels."""
     full, low = nc.MLPField(9, 20, width=7), nc.LowRankField(9, 20, width=7)
     assert full.layers[-2].weight.shape == (180, 7)
     assert low.layers[-2].weight.shape == (29, 7)
@@ -129,7 +129,7 @@ def test_rank_must_be_positive():
         nc.LowRankField(2, 3, rank=0)
 
 
-def test_a_field_stays_itself_and_other_things_are_wrapped():
+def test_as_field_keeps_fields_and_wraps_functions():
     field = nc.MLPField(2, 3)
     assert as_field(field) is field
     sequential = nn.Sequential(nn.Linear(3, 6), nn.Unflatten(-1, (3, 2)))
@@ -138,7 +138,7 @@ def test_a_field_stays_itself_and_other_things_are_wrapped():
         as_field("mlp")
 
 
-def test_a_field_without_forward_says_what_to_write():
+def test_a_field_without_forward_raises():
     class Empty(nc.VectorField):
         pass
 

@@ -1,15 +1,15 @@
-"""Makes models.json: outputs and gradients of a Neural CDE written with torchcde, to compare ours with.
+"""Makes models.json: outputs and gradients of a Neural CDE written with torchcde, as reference for our model.
 
-Run by hand, in an environment of its own, never by the tests:
+Run by hand in a separate environment, never by the tests:
 
     pip install torchcde==0.2.5
     python tests/golden/make_models.py
 
-The model is the one of torchcde's README: z0 is a linear map of X(0), the field is Linear, ReLU, Linear, ReLU, Linear, tanh,
-reshaped to (hidden, channels), the output a linear map of z. Data are complete and at times 0, 1, 2, ..., which are the first
-channel. Solved by rk4 (torchdiffeq's, the 3/8 rule) with one step a gap; with perturb=True it evaluates just inside each
-step, so that the derivative of X is the one of the piece stepped along. Gradients are those of the sum of all outputs, at
-every row, times `weights`, by backprop through the solver.
+The model is that of torchcde's README. z0 is a linear map of X(0); the field is Linear, ReLU, Linear, ReLU, Linear,
+tanh, reshaped to (hidden, channels); the output is a linear map of z. The data are complete, at times 0, 1, 2, ...,
+which are the first channel. The solver is torchdiffeq's rk4 (the 3/8 rule) with one step per gap. With perturb=True
+it evaluates just inside each step, so that the derivative of X is that of the piece of the step. The gradients are
+those of the sum of all outputs, at every row, times `weights`, by backpropagation through the solver.
 """
 
 import json
@@ -33,7 +33,7 @@ LAYERS = {
 
 
 def drawn(seed):
-    """Data, weights of the layers and of the loss."""
+    """Random data, weights of the layers, and weights of the loss."""
     rng = np.random.default_rng(seed)
     layers = {}
     for name, shape in LAYERS.items():
@@ -44,7 +44,7 @@ def drawn(seed):
 
 
 class Field(torch.nn.Module):
-    """The paper's f."""
+    """The paper's vector field."""
 
     def __init__(self, layers):
         super().__init__()
@@ -62,7 +62,7 @@ def linear(layers, name, x):
 
 
 def with_torchcde(values, weights, layers, scheme):
-    """Outputs (series, rows, outputs), and the gradients of the layers and of the values."""
+    """Outputs (series, rows, outputs), and gradients with respect to the layers and the values."""
     layers = {name: torch.from_numpy(x).requires_grad_() for name, x in layers.items()}
     values = torch.from_numpy(values).requires_grad_()
     times = torch.arange(ROWS, dtype=torch.float64)
@@ -100,7 +100,8 @@ def main():
         "versions": {name: version(name) for name in ("torchcde", "torchdiffeq", "torch", "numpy")},
         "machine": platform.machine(),
         "precision": "float64",
-        "layout": "values (series, rows, data), outputs and weights (series, rows, outputs), gradients as what they belong to",
+        "layout": "values (series, rows, data), outputs and weights (series, rows, outputs), "
+        "gradients as what they belong to",
         "torchcde": "cdeint(method='rk4', options=dict(step_size=1.0, perturb=True), adjoint=False)",
     }
     lines = ",\n".join(json.dumps(case) for case in cases)

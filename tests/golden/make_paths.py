@@ -1,19 +1,19 @@
-"""Makes paths.json: values and derivatives of the peers' Hermite and linear paths, to compare ours with.
+"""Makes paths.json: values and derivatives of Hermite and linear paths of torchcde and diffrax, as reference for ours.
 
-Run by hand, in an environment of its own, never by the tests:
+Run by hand in a separate environment, never by the tests:
 
     pip install torchcde==0.2.5 diffrax==0.7.2
     python tests/golden/make_paths.py
 
-torchcde is asked on complete data, diffrax across gaps: torchcde fills gaps linearly before it fits Hermite cubics, so
-the two mean different paths there, and ours is diffrax's: one cubic from observation to observation. Everything is
-float64 and asked inside pieces, where the side of a knot does not matter; diffrax, which lets one choose the side, is
-also asked on the right of every row.
+torchcde is evaluated on complete data, diffrax on data with missing values. With missing values the two define
+different paths: torchcde fills gaps linearly before it fits Hermite cubics, diffrax uses one cubic from observation
+to observation, as we do. Everything is float64 and evaluated inside pieces, where the side of a knot does not matter.
+diffrax can choose the side, and is also evaluated to the right of every row.
 
-With two or more missing rows in a gap diffrax 0.7.2 gives right values and slopes at every row, but draws from a
-missing row a new cubic of its own, so that its Hermite path jumps at the next missing row: on (0, 1, 2, 3, 4) with
-values (0, 1, NaN, NaN, 0) from 0.704 to 0.630 at 3. The tests compare Hermite paths where diffrax has the gap's own cubic: on
-the right of every row, and inside pieces that start at an observation.
+With two or more missing rows in a gap, diffrax 0.7.2 has correct values and slopes at every row, but starts another
+cubic at each missing row. Its Hermite path therefore jumps at the next missing row: at times (0, 1, 2, 3, 4) with
+values (0, 1, NaN, NaN, 0) it jumps from 0.704 to 0.630 at 3. The tests compare Hermite paths only where diffrax uses
+the cubic of the gap: to the right of every row, and inside pieces that start at an observation.
 """
 
 import json
@@ -77,7 +77,7 @@ def with_diffrax(times, values, asked):
 
 
 def rounded_trip(array):
-    """As nested lists, NaN as null; Python prints float64 so that reading gives the same number back."""
+    """Convert to nested lists with None for NaN; JSON then keeps float64 exactly."""
     array = np.asarray(array)
     assert array.dtype == np.float64
     return np.where(np.isnan(array), None, array.astype(object)).tolist()
@@ -107,9 +107,10 @@ def main():
         "versions": {name: version(name) for name in ("torchcde", "diffrax", "torch", "jax", "numpy")},
         "machine": platform.machine(),
         "precision": "float64",
-        "layout": "values (rows, channels), null = not observed; expected (asked, channels), three times in every piece, "
-        "or (rows - 1, channels), on the right of every row but the last",
-        "torchcde": "hermite_cubic_coefficients_with_backward_differences and linear_interpolation_coeffs, complete data",
+        "layout": "values (rows, channels), null = not observed; expected (asked, channels), three times in every "
+        "piece, or (rows - 1, channels), on the right of every row but the last",
+        "torchcde": "hermite_cubic_coefficients_with_backward_differences and linear_interpolation_coeffs, "
+        "complete data",
         "diffrax": "backward_hermite_coefficients and linear_interpolation, gaps inside, first and last row observed",
     }
     lines = ",\n".join(json.dumps(case) for case in cases)

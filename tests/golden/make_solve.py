@@ -1,20 +1,20 @@
-"""Makes solve.json: states and gradients of the peers' solves, to compare ours with.
+"""Makes solve.json: states and gradients of solves by torchcde and diffrax, as reference for ours.
 
-Run by hand, in an environment of its own, never by the tests:
+Run by hand in a separate environment, never by the tests:
 
     pip install torchcde==0.2.5 diffrax==0.7.2
     python tests/golden/make_solve.py
 
-torchcde: cdeint with rk4 (torchdiffeq's, the 3/8 rule), one step a gap on the grid 0, 1, 2, ..., backprop through the
-solver. With perturb=True torchdiffeq evaluates just inside each step, so that the derivative of X is the one of the piece
-stepped along; without it every step would start with the derivative of the piece before.
+torchcde: cdeint with torchdiffeq's rk4 (the 3/8 rule), one step per gap on the grid 0, 1, 2, ..., and backpropagation
+through the solver. With perturb=True torchdiffeq evaluates just inside each step, so that the derivative of X is that
+of the piece of the step. Without it every step would start with the derivative of the piece before.
 
-diffrax: Dopri5 at rtol = atol = 1e-10 on a Hermite path over uneven gaps, as the ordinary equation z' = f(z) X'(t), with
-steps that end at the rows, where it is asked; gradients through the solver.
+diffrax: Dopri5 at rtol = atol = 1e-10 on a Hermite path with uneven gaps, as the ODE z' = f(z) X'(t). Steps end at the
+rows, where the states are saved; gradients are computed through the solver.
 
-The field is the paper's: Linear, ReLU, Linear, tanh, reshaped to (hidden, channels); for diffrax with softplus in place of
-ReLU, whose corners keep an adaptive solver from its tolerance. Gradients are those of the sum of all states times
-`weights`.
+The field is the paper's: Linear, ReLU, Linear, tanh, reshaped to (hidden, channels). diffrax gets softplus in place of
+ReLU, because an adaptive solver does not reach its tolerance at the corners of ReLU. The gradients are those of the sum
+of all states times `weights`.
 """
 
 import json
@@ -34,7 +34,7 @@ PARAMETERS = {
 
 
 def drawn(seed, rows, *, regular):
-    """Data, initial states, weights of the field and of the loss."""
+    """Random data, initial states, weights of the field, and weights of the loss."""
     rng = np.random.default_rng(seed)
     times = (
         np.arange(rows, dtype=np.float64)
@@ -145,7 +145,8 @@ def main():
         "versions": {name: version(name) for name in ("torchcde", "torchdiffeq", "diffrax", "torch", "jax", "numpy")},
         "machine": platform.machine(),
         "precision": "float64",
-        "layout": "values (series, rows, channels), states and weights (series, rows, hidden), gradients as what they belong to",
+        "layout": "values (series, rows, channels), states and weights (series, rows, hidden), "
+        "gradients as what they belong to",
         "torchcde": "cdeint(method='rk4', options=dict(step_size=1.0, perturb=True), adjoint=False)",
         "diffrax": "Dopri5, rtol = atol = 1e-10, ControlTerm(...).to_ode(), steps that end at the rows",
     }

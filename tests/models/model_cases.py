@@ -1,4 +1,4 @@
-"""The five models, their variants, and a batch with everything in it that real data have."""
+"""The five models, their variants, and a batch with the irregularities of real data."""
 
 import dataclasses
 
@@ -44,12 +44,12 @@ def raw_batch(dtype=torch.float64):
 
 
 def path_of(series, *, scheme="linear-forward", intensity=False):
-    """A path with time, and with counts where the model is to see them."""
+    """A path with a time channel, and with counts if `intensity`."""
     return SCHEMES[scheme](series.with_channels(counts="per_channel" if intensity else None))
 
 
 def make(kind, channels, *, intensity=False, outputs=2, seed=1, dtype=torch.float64, **options):
-    """A small model such as "GRUD paper", with weights of its own seed."""
+    """A small model such as "GRUD paper", with weights from `seed`."""
     name, *variant = kind.split()
     options = {"hidden": 5, **options}
     if variant:
@@ -67,20 +67,20 @@ def make(kind, channels, *, intensity=False, outputs=2, seed=1, dtype=torch.floa
 
 
 def times_within(path, places=(0.7, 0.0, 1.0, 0.21, 0.7, 0.5)):
-    """Times at these shares of every interval, (series, k)."""
+    """Times at these fractions of every interval, shape (series, k)."""
     low, high = path.interval.detach().unbind(1)
     return low[:, None] + (high - low)[:, None] * torch.tensor(places, dtype=torch.float64)
 
 
 def outputs_of(model, path, output):
-    """What a model gives for one of `OUTPUTS`."""
+    """The outputs of a model, for one of `OUTPUTS`."""
     model.pool = "mean" if output == "mean" else "last"
     asked = {"knots": "knots", "times": times_within(path), "shared times": SHARED}
     return model(path, at=asked.get(output))
 
 
 class ModelCase:
-    """A model on the batch above, differentiable in everything: its parameters, the data and the static features."""
+    """A model on the batch above, with gradients to its parameters, the data and the static features."""
 
     def __init__(self, kind, *, scheme="linear-forward", intensity=False, chosen=slice(None), **options):
         self.series, self.scheme, self.intensity = raw_batch()[chosen], scheme, intensity
@@ -98,13 +98,13 @@ class ModelCase:
         return outputs_of(self.model, self.path(), output)
 
     def gradients(self, output):
-        """The outputs, and the gradients of them."""
+        """The outputs and their gradients."""
         out = self.outputs(output)
         return {"outputs": out.detach(), **gradients_of(out, self.leaves)}
 
 
 def gradients_of(out, leaves):
-    """The gradient of a fixed linear function of the outputs to every leaf, zeros where there is none."""
+    """The gradients of a fixed linear function of the outputs to every leaf; zeros if a leaf is not used."""
     weights = torch.linspace(-1, 2, out.numel(), dtype=torch.float64).cos().reshape(out.shape).to(out.dtype)
     found = torch.autograd.grad((out * weights).sum(), list(leaves.values()), allow_unused=True, retain_graph=True)
     given = zip(leaves.items(), found, strict=True)

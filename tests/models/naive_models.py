@@ -1,7 +1,7 @@
-"""The models one series and one row at a time, straight from their equations: no batch, no engine, no path of ours.
+"""Naive reference implementations of the models: one series and one row at a time, directly from the equations.
 
-Of a model only its parameters are read. Times, values and static features are tensors, so that all of it can be
-differentiated (but for natural cubic paths, which scipy makes).
+They use nothing of the package but the parameters of a model. Times, values and static features are tensors, so
+everything is differentiable, except natural cubic paths, which scipy computes.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ def columns_of(times, values, intensity):
 
 
 def filled_forward(column):
-    """The last observation so far, 0 before the first."""
+    """The last observation so far; 0 before the first."""
     last, filled = torch.zeros((), dtype=torch.float64), []
     for x in column:
         last = last if x is None else x
@@ -29,7 +29,7 @@ def filled_forward(column):
 
 
 def filled_between(times, column):
-    """On the line between the observations before and after, constant outside, 0 without any."""
+    """Linear interpolation between observations, constant outside; 0 without any observation."""
     seen = [row for row, x in enumerate(column) if x is not None]
     filled = []
     for row, t in enumerate(times):
@@ -45,7 +45,7 @@ def filled_between(times, column):
 
 
 class Straight:
-    """A piece that runs from one value to another in some time."""
+    """A linear piece from one value to another."""
 
     def __init__(self, duration, start, end):
         self.duration, self.start, self.end = duration, start, end
@@ -59,7 +59,7 @@ class Straight:
 
 
 class Spline:
-    """The natural cubic spline through a channel's own observations, constant outside, 0 without any."""
+    """The natural cubic spline through the observations of a channel, constant outside; 0 without any."""
 
     def __init__(self, times, column):
         seen = [row for row, x in enumerate(column) if x is not None]
@@ -67,7 +67,7 @@ class Spline:
         self.inside = CubicSpline(self.times, self.values, bc_type="natural") if len(seen) > 1 else None
 
     def __call__(self, t, order, middle):
-        """X or its derivative at t, as part of the piece around `middle`."""
+        """X or its derivative at t, on the piece that contains `middle`."""
         if self.inside is not None and self.times[0] < middle < self.times[-1]:
             return float(self.inside(t, order))
         if order or not len(self.times):
@@ -76,7 +76,7 @@ class Spline:
 
 
 class Cubic:
-    """The piece of some splines, one a channel, between two times."""
+    """A cubic piece between two times, from one spline per channel."""
 
     def __init__(self, splines, start, end):
         self.splines, self.start, self.duration, self.middle = splines, start, end - start, (start + end) / 2
@@ -126,7 +126,7 @@ def three_eighths(change, z):
 
 
 class Naive:
-    """What a model computes for one series."""
+    """The computation of a model for one series."""
 
     def __init__(self, model, kind, *, initial, intensity=False):
         self.name, *variant = kind.split()
@@ -138,7 +138,7 @@ class Naive:
         return after + self.given[f"{name}.bias"] if f"{name}.bias" in self.given else after
 
     def network(self, name, x, activation):
-        """Linear layers at the even places of a Sequential, the activation between them."""
+        """Linear layers at the even positions of a Sequential, with the activation in between."""
         places = sorted(
             int(key.split(".")[-2]) for key in self.given if key.startswith(name) and key.endswith("weight")
         )
@@ -162,7 +162,7 @@ class Naive:
         return self.given["readout.linear.weight"].shape[1]
 
     def flow(self, piece, z, share=1.0):
-        """One step along a piece, or along a share of it."""
+        """One step along a piece, or along a fraction of it."""
 
         def change(u, z):
             u = share * u
@@ -193,7 +193,7 @@ class Naive:
         return (1 - s) * n + s * z
 
     def jumps(self, times, values, at_rows):
-        """For every row the inputs of the cell and the gaps of the decay, None where nothing was observed."""
+        """For every row the inputs of the cell and the gaps of the decay; None if nothing was observed."""
         channels, start = range(values.shape[1]), times[0]
         value, when, before, jumps = {}, {}, start, []
         for row, t in enumerate(times):
@@ -224,7 +224,7 @@ class Naive:
         return jumps
 
     def jump(self, seen, z):
-        """What an observation does to the state."""
+        """The state after an observation."""
         if seen is None or self.name in ("NeuralCDE", "GRUODE"):
             return z
         inputs, gaps = seen
@@ -233,7 +233,7 @@ class Naive:
         return self.gru(inputs, z)
 
     def run(self, times, values, static, *, scheme, asked=()):
-        """Outputs at the end, of the mean over time, at every row, and at the times asked for."""
+        """Outputs at the end, of the mean over time, at every row, and at the given times."""
         pieces, at_rows = pieces_of(times, columns_of(times, values, self.intensity), scheme)
         jumps = self.jumps(times, values, at_rows)
         states = [self.jump(jumps[0], self.first_state(at_rows[0], static))]

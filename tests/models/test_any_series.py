@@ -1,4 +1,4 @@
-"""Whatever the series look like, the outputs are finite and of the shapes that were promised."""
+"""For arbitrary series the outputs are finite and have the documented shapes."""
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ VALUES = st.one_of(st.just(float("nan")), st.floats(-50, 50, width=32))
 
 @st.composite
 def ragged(draw):
-    """Up to five series of up to six rows, any of whose values may be missing, some with static features."""
+    """Up to five series of up to six rows, with missing values, some with static features."""
     channels, pairs = draw(st.integers(1, 3)), []
     for _ in range(draw(st.integers(1, 5))):
         rows = draw(st.integers(1, 6))

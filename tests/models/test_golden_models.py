@@ -1,4 +1,4 @@
-"""A Neural CDE against numbers stored from torchcde, with the same weights on complete regular data."""
+"""A Neural CDE compared with stored results of torchcde, with the same weights on complete regular data."""
 
 import dataclasses
 import json
@@ -30,7 +30,7 @@ def own_name(stored):
 
 
 def model_of(case):
-    """Ours, with the stored weights."""
+    """Our model with the stored weights."""
     weights = {own_name(name): tensor(x) for name, x in case["layers"].items()}
     hidden, channels = weights["initial.of_start.weight"].shape
     width, outputs = len(weights["field.layers.0.bias"]), len(weights["readout.linear.bias"])
@@ -41,7 +41,7 @@ def model_of(case):
 
 @pytest.mark.parametrize("case", STORED["cases"], ids=lambda case: case["scheme"])
 def test_torchcde(case, engine):
-    """Outputs at every row and at the end, and all gradients: the same arithmetic, step for step."""
+    """Outputs at every row and at the end, and all gradients; both libraries take the same steps."""
     values, expected = tensor(case["values"]).requires_grad_(), tensor(case["outputs"])
     series = nc.IrregularSeries.from_padded(values.detach(), dtype=torch.float64)
     series = dataclasses.replace(series, values=values.flatten(0, 1)).with_channels()
@@ -58,6 +58,6 @@ def test_torchcde(case, engine):
         torch.testing.assert_close(gradient, tensor(case["gradients"][name]), rtol=1e-11, atol=1e-11, msg=name)
 
 
-def test_origin_is_told():
+def test_the_golden_file_states_its_origin():
     assert STORED["origin"]["versions"]["torchcde"] == "0.2.5"
     assert [case["scheme"] for case in STORED["cases"]] == ["natural_cubic", "linear"]

@@ -1,4 +1,4 @@
-"""GRU-dt and GRU-D are a GRUCell of torch, stepped over rows whose inputs are written out here."""
+"""GRU-dt and GRU-D compared with a loop of torch.nn.GRUCell over inputs that are written out here."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ TIMES = [2.0, 3.0, 3.5, 6.0]
 VALUES = [[1.0, NAN], [NAN, NAN], [NAN, 2.0], [3.0, NAN]]
 JUMPS = [0, 2, 3]  # nothing was observed at the second row
 GAPS = [[0.0], [1.5], [2.5]]
-OWN_GAPS = [[0.0, 0.0], [1.5, 1.5], [4.0, 2.5]]  # since the start where a channel was not seen before
+OWN_GAPS = [[0.0, 0.0], [1.5, 1.5], [4.0, 2.5]]  # since the start, if a channel was not observed before
 MASK = [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
 FILLED = [[1.0, 0.0], [1.0, 2.0], [3.0, 2.0]]
 ON_THE_PATH = [[1.0, 2.0], [1.75, 2.0], [3.0, 2.0]]
@@ -25,7 +25,7 @@ def tensor(rows):
 
 
 def inputs_of(variant, intensity, values):
-    """Rows of the cell's inputs, from rows of values."""
+    """The inputs of the cell at every row, from rows of values."""
     if variant == "paper" and not intensity:
         return torch.stack([values[:, 0] + tensor(GAPS)[:, 0], values[:, 1]], 1)
     return torch.cat([tensor(GAPS), *([tensor(MASK)] if intensity else []), values], 1)
@@ -62,7 +62,7 @@ def test_gru_delta_t(variant, intensity, engine):
 @pytest.mark.parametrize("intensity", [False, True], ids=["values", "intensity"])
 @pytest.mark.parametrize("variant", ["standard", "paper"])
 def test_gru_d(variant, intensity, engine):
-    """Where a channel was never seen it is at its mean; from its last value it fades to its mean."""
+    """A channel decays from its last value to its mean, and is at its mean before the first observation."""
     model = make(f"GRUD {variant}", 5 if intensity else 3, intensity=intensity, means=MEANS)
     values = tensor(ON_THE_PATH)
     if variant == "standard":
@@ -75,8 +75,8 @@ def test_gru_d(variant, intensity, engine):
     compare(model, intensity, inputs_of(variant, intensity, values), decay, engine)
 
 
-def test_a_fading_that_would_grow_is_cut_off(engine):
-    """A negative rate keeps the last value as it is."""
+def test_a_negative_decay_rate_is_clamped(engine):
+    """With a negative decay rate the last value is kept unchanged."""
     model = make("GRUD standard", 3, means=MEANS)
     with torch.no_grad():
         model.fade["weight"].fill_(-0.4)
@@ -86,7 +86,7 @@ def test_a_fading_that_would_grow_is_cut_off(engine):
     compare(model, False, inputs_of("standard", False, values), [1.0, 1.0, 1.0], engine)
 
 
-def test_means_are_given_one_a_data_channel():
+def test_means_need_one_value_per_data_channel():
     assert nc.GRUD(3, 1, means=MEANS).means.tolist() == MEANS
     assert nc.GRUD(3, 1).means.tolist() == [0.0, 0.0]
     with pytest.raises(ValueError, match=r"means must be 2 values, one per data channel, got shape \(3,\)"):

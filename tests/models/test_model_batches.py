@@ -1,4 +1,4 @@
-"""The outputs of a series do not depend on its batch mates, on padding, or (on causal paths) on what comes later."""
+"""The outputs of a series do not depend on the rest of its batch, on padding, or (on causal paths) on later data."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ from neuralcde._native import kernels
 from ragged_cases import random_series
 from solve_cases import on_engine, ran_on
 
-ROWS, PRESENT = 9, 4  # rows after the present are the future
+ROWS, PRESENT = 9, 4  # rows after PRESENT are the future
 
 
 def some_batch(dtype, count=19, rows=(1, 7)):
@@ -28,7 +28,7 @@ def rows_of(path, i):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("kind", VARIANTS)
 def test_states_alone_or_in_a_batch_are_the_same_bits(kind, dtype, monkeypatch):
-    """On the native engine, from the same initial state, in any order."""
+    """On the native engine, from the same initial state, in any order of the batch."""
     on_engine(monkeypatch, "native")
     path = path_of(some_batch(dtype), scheme="rectilinear", intensity=True)
     model = make(kind, path.channels, intensity=True, dtype=dtype, initial="zero", hidden=9)
@@ -45,7 +45,7 @@ def test_states_alone_or_in_a_batch_are_the_same_bits(kind, dtype, monkeypatch):
 @pytest.mark.parametrize("output", ["mean", "knots"])
 @pytest.mark.parametrize("kind", VARIANTS)
 def test_outputs_alone_or_in_a_batch(kind, output, engine):
-    """To the last digits, since the linear maps around the loop are torch's, whose sums depend on the size of a batch."""
+    """Up to rounding, because torch computes the linear maps around the solve, with sums that depend on batch size."""
     path = path_of(some_batch(torch.float64, count=11))
     model = make(kind, path.channels, static=2, initial="both")
     together = outputs_of(model, path, output)
@@ -61,7 +61,7 @@ def test_outputs_alone_or_in_a_batch(kind, output, engine):
 @pytest.mark.parametrize("output", ["mean", "times"])
 @pytest.mark.parametrize("kind", VARIANTS)
 def test_padding_does_not_matter(kind, output, engine):
-    """Bit for bit."""
+    """Bitwise equality."""
     padded = random_series(42, count=6, rows=(1, 7), dtype=torch.float32).to_padded()
 
     def outputs(extra):
@@ -74,7 +74,7 @@ def test_padding_does_not_matter(kind, output, engine):
 
 
 def with_another_future(series):
-    """The same rows, with other data observed at other rows after the present of every series."""
+    """The same series with other values and other missing values after the present."""
     values = series.values.reshape(len(series), ROWS, -1).clone()
     future = 3 + torch.randn(values[:, PRESENT + 1 :].shape, dtype=torch.float64)
     values[:, PRESENT + 1 :] = future.masked_fill(torch.rand(future.shape) < 0.3, torch.nan)
@@ -82,7 +82,7 @@ def with_another_future(series):
 
 
 def cut(series):
-    """Nothing has happened after the present yet."""
+    """The series without its future rows."""
     times, values = series.times.reshape(len(series), ROWS), series.values.reshape(len(series), ROWS, -1)
     now = slice(0, PRESENT + 1)
     return nc.IrregularSeries.from_list(list(zip(times[:, now], values[:, now], strict=True)), dtype=torch.float64)
@@ -98,7 +98,7 @@ def up_to_now(model, path):
 )
 @pytest.mark.parametrize("kind", STANDARD)
 def test_the_future_does_not_change_the_present(kind, scheme, intensity, engine):
-    """On causal paths, bit for bit; and to the last digits where there is no future."""
+    """On causal paths: bitwise equal with another future, and equal up to rounding without future rows."""
     series = random_series(43, count=5, rows=(ROWS, ROWS))
     path, other, short = (
         path_of(x, scheme=scheme, intensity=intensity) for x in (series, with_another_future(series), cut(series))
@@ -111,7 +111,7 @@ def test_the_future_does_not_change_the_present(kind, scheme, intensity, engine)
 
 
 @pytest.mark.parametrize("kind", STANDARD)
-def test_on_rectilinear_paths_nor_before_the_next_row(kind, engine):
+def test_rectilinear_outputs_between_rows_do_not_depend_on_the_next_row(kind, engine):
     series = random_series(44, count=5, rows=(ROWS, ROWS))
     path, other = (path_of(x, scheme="rectilinear") for x in (series, with_another_future(series)))
     model, times = make(kind, path.channels), series.times.reshape(5, ROWS)
@@ -122,7 +122,7 @@ def test_on_rectilinear_paths_nor_before_the_next_row(kind, engine):
 
 @pytest.mark.parametrize("kind", ["GRUDeltaT standard", "GRUD standard", "ODERNN standard"])
 def test_standard_cells_are_causal_on_any_path(kind, engine):
-    """They see observations, not the path."""
+    """Their inputs are the observations, not the path."""
     series = random_series(45, count=5, rows=(ROWS, ROWS))
     path, other = (path_of(x, scheme="natural_cubic") for x in (series, with_another_future(series)))
     model = make(kind, path.channels)
@@ -130,8 +130,8 @@ def test_standard_cells_are_causal_on_any_path(kind, engine):
 
 
 @pytest.mark.parametrize("kind", ["NeuralCDE", "GRUODE standard", *(kind for kind in VARIANTS if kind not in STANDARD)])
-def test_on_other_paths_the_future_shows(kind, engine):
-    """So that the tests above can fail: a path that looks ahead is seen by the paper's cells and by flows along it."""
+def test_outputs_on_noncausal_paths_depend_on_the_future(kind, engine):
+    """Shows that the tests above can fail: the paper's cells and flows along the path depend on a noncausal path."""
     series = random_series(46, count=5, rows=(ROWS, ROWS))
     path, other = (path_of(x, scheme="linear") for x in (series, with_another_future(series)))
     model = make(kind, path.channels)

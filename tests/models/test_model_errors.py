@@ -1,4 +1,4 @@
-"""What models refuse, and that they say which argument is at fault and what to do."""
+"""Errors of models: they name the argument and the fix."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ def path(*, intensity=False, dtype=torch.float32, **options):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_wrong_number_of_channels(name):
-    """Both numbers, the names of the channels, and where the right number is to be found."""
+    """The message has both numbers, the names of the channels, and the fix."""
     expected = rf"{name} was made for 6 channels, but the path has 4: time, x0, x1, x2.*path\.channels"
     with pytest.raises(ValueError, match=expected):
         MODELS[name](6, 2)(path())
@@ -40,12 +40,17 @@ def test_no_time_channel(name):
 
 @pytest.mark.parametrize("name", JUMPS)
 def test_intensity_without_counts(name):
-    """An even number of channels cannot be time, counts and data; an odd one can, but is not."""
-    fix = r"4 channels are not time, a count for each data channel, and data; .*counts=\"per_channel\".*channels=path\.channels"
+    """An even number of channels is refused by the constructor, an odd one without counts when the model is called."""
+    fix = (
+        r"4 channels are not time, a count for each data channel, and data; .*\"per_channel\".*channels=path\.channels"
+    )
     with pytest.raises(ValueError, match=fix):
         MODELS[name](4, 2, intensity=True)
     four = path_of(random_series(62, channels=4, dtype=torch.float32))
-    fix = rf"{name}\(intensity=True\) needs a path with 2 data channels and 2 counts, but it has 4 and 0.*with_channels\(counts=\"per_channel\"\)"
+    fix = (
+        rf"{name}\(intensity=True\) needs a path with 2 data channels and 2 counts, but it has 4 and 0.*"
+        r"with_channels\(counts=\"per_channel\"\)"
+    )
     with pytest.raises(ValueError, match=fix):
         MODELS[name](5, 2, intensity=True)(four)
 
@@ -77,7 +82,7 @@ def test_counts_without_intensity(name):
     ],
     ids=["shared", "own", "shape", "word"],
 )
-def test_outputs_that_cannot_be(name, at, message):
+def test_invalid_values_of_at(name, at, message):
     with pytest.raises(ValueError, match=message):
         MODELS[name](4, 2)(path(), at=at)
 
@@ -112,8 +117,11 @@ def test_unknown_variant(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_precisions_that_differ(name):
-    fix = rf"{name} is torch.float32 on cpu, but the path is torch.float64 on cpu; convert one: path.to\(...\) or model.to\(...\)"
+def test_mismatched_dtypes(name):
+    fix = (
+        rf"{name} is torch.float32 on cpu, but the path is torch.float64 on cpu; "
+        r"convert one: path.to\(...\) or model.to\(...\)"
+    )
     with pytest.raises(ValueError, match=fix):
         MODELS[name](4, 2)(path(dtype=torch.float64))
 
@@ -135,6 +143,6 @@ def test_neither_a_path_nor_series(name, at):
     ],
     ids=["gradient", "solver", "field"],
 )
-def test_choices_of_the_solve(options, message):
+def test_invalid_solver_options(options, message):
     with pytest.raises(ValueError, match=message):
         nc.NeuralCDE(4, 2, **options)(path())

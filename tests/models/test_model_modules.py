@@ -1,4 +1,4 @@
-"""Models as torch modules: precision, copies, saving, modes, ways to differentiate, fields and steps of one's own."""
+"""Models as torch modules: dtypes, copies, state dicts, modes, gradient methods, custom fields and steps."""
 
 import copy
 import pickle
@@ -21,7 +21,7 @@ def batch(intensity=False, dtype=torch.float32):
 
 @pytest.mark.parametrize("kind", VARIANTS)
 def test_double_precision(kind, engine):
-    """Outputs have the type of model and path; the two precisions agree to the digits of the smaller one."""
+    """Outputs have the dtype of model and path; float32 and float64 agree to float32 precision."""
     path = batch()
     model = make(kind, path.channels, static=2, dtype=torch.float32)
     single = model(path)
@@ -36,7 +36,7 @@ def test_double_precision(kind, engine):
 @pytest.mark.parametrize("intensity", [False, True], ids=["values", "intensity"])
 @pytest.mark.parametrize("kind", VARIANTS)
 def test_state_dict(kind, intensity):
-    """Another model of the same sizes becomes the same one."""
+    """Loading a state dict makes another model of the same sizes equal."""
     path = batch(intensity)
     model, other = (
         make(kind, path.channels, intensity=intensity, static=2, dtype=torch.float32, seed=s) for s in (1, 2)
@@ -51,7 +51,7 @@ def test_state_dict(kind, intensity):
 )
 @pytest.mark.parametrize("kind", VARIANTS)
 def test_copies(kind, again):
-    """Give the same outputs and gradients, and have parameters and options of their own."""
+    """Copies give the same outputs and gradients, and share neither parameters nor options."""
     path = batch()
     model = make(kind, path.channels, static=2, dtype=torch.float32, pool="mean", gradient=nc.Checkpoint(every=2))
     other = again(model)
@@ -73,7 +73,7 @@ def test_modes_change_nothing(kind, engine):
     model = make(kind, path.channels, static=2, dtype=torch.float32)
     training = model.train()(path)
     assert torch.equal(model.eval()(path), training)
-    with torch.no_grad():  # the layers around the solve then run row by row, and round in another order
+    with torch.no_grad():  # without gradients the layers around the solve run row by row, with other rounding
         torch.testing.assert_close(model(path), training, rtol=1e-6, atol=1e-6)
 
 
@@ -99,7 +99,7 @@ def error_of_backsolve(kind, output, substeps):
     [*((kind, "knots") for kind in ("NeuralCDE", *FLOWS)), ("NeuralCDE", "times"), ("ODERNN standard", "times")],
 )
 def test_backsolve_comes_close(kind, output):
-    """To the exact gradient, as the steps get smaller."""
+    """The gradient converges to the exact one as the steps get smaller."""
     coarse, fine = (error_of_backsolve(kind, output, substeps) for substeps in (1, 3))
     assert 0 < fine < coarse / 5
     assert fine < 1e-4
@@ -130,8 +130,8 @@ def own_field(kind, channels, hidden):
 
 
 @pytest.mark.parametrize("kind", ["low rank", "sequential", "module of t and z"])
-def test_a_field_of_one_s_own(kind, engine):
-    """A Neural CDE is solve_cde between its initial map and its readout, whatever the field; all of it learns."""
+def test_a_custom_field(kind, engine):
+    """A Neural CDE with any field is initial map, solve_cde and readout, and all parameters get gradients."""
     path = batch(dtype=torch.float64)
     field = own_field(kind, path.channels, 5).double()
     model = make("NeuralCDE", path.channels, field=field)
@@ -159,7 +159,7 @@ def test_solver_and_steps_are_passed_on(options, engine):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_adaptive_steps(name):
-    """Models that flow go their own steps; a cell without a flow takes none."""
+    """Models with a flow use adaptive steps; a cell without a flow takes no steps."""
     path = batch(dtype=torch.float64)
     adaptive = make(name, path.channels, solver="dopri5", steps=nc.Adaptive(1e-6, 1e-6))
     fine = make(name, path.channels, steps=nc.AtKnots(substeps=12))
@@ -170,7 +170,7 @@ def test_adaptive_steps(name):
 
 @pytest.mark.parametrize("kind", VARIANTS)
 def test_without_a_time_channel(kind, engine):
-    """Where the model was told so."""
+    """A model with time_channel=False accepts a path without time."""
     path = nc.linear(raw_batch())
     model = make(kind, path.channels, time_channel=False)
     assert path.series.roles == ("data",) * 3
@@ -178,8 +178,8 @@ def test_without_a_time_channel(kind, engine):
 
 
 @pytest.mark.parametrize("kind", VARIANTS)
-def test_ways_to_ask_agree(kind, engine):
-    """The last knot is the last output; times at knots are knots; a list of times is a tensor of them."""
+def test_all_values_of_at_agree(kind, engine):
+    """The output at the last knot is that of the series; times at knots equal "knots"; lists equal tensors."""
     path = path_of(random_series(51, count=4, rows=(3, 3)))
     model, knots = make(kind, path.channels), path.knots.reshape(4, 3)
     at_knots = model(path, at="knots").reshape(4, 3, 2)
@@ -205,7 +205,7 @@ def test_no_series_at_all(kind, engine):
 
 
 def test_gru_ode_stays_bounded(engine):
-    """Within [-1, 1] from where it starts, in steps short enough for the solver: a flow towards values in there."""
+    """With small enough steps the state stays within [-1, 1], because the flow pulls it towards values in there."""
     series = random_series(52, count=4, rows=(9, 9), gaps=lambda rng, count: rng.uniform(3, 6, count))
     path = path_of(series)
     model = make("GRUODE", path.channels, steps=nc.FixedSteps(0.5))
@@ -216,10 +216,10 @@ def test_gru_ode_stays_bounded(engine):
     assert 0.9 < states.abs().max() <= 1 + 1e-9
 
 
-@pytest.mark.filterwarnings("default")  # of the compiler, about itself
+@pytest.mark.filterwarnings("default")  # warnings of the compiler itself
 @pytest.mark.parametrize("kind", ["NeuralCDE", "ODERNN"])
 def test_compiled(kind, engine):
-    """torch.compile leaves the solve as it is, and outputs and gradients with it."""
+    """torch.compile does not trace the solve, and outputs and gradients are unchanged."""
     path = batch()
     model = make(next(name for name in VARIANTS if name.startswith(kind)), path.channels, static=2, dtype=torch.float32)
     expected = model(path)

@@ -1,4 +1,4 @@
-"""Every model on the native engine against the same model on plain torch: outputs and all gradients."""
+"""Every model on the native engine compared with plain torch: outputs and all gradients."""
 
 import pytest
 from model_cases import OUTPUTS, VARIANTS, ModelCase
@@ -31,7 +31,7 @@ def test_every_output_of_every_model(kind, intensity, output, monkeypatch):
 @pytest.mark.parametrize("intensity", [False, True], ids=["values", "intensity"])
 @pytest.mark.parametrize("kind", VARIANTS)
 def test_both_engines_run(kind, intensity, monkeypatch):
-    """So that the other tests here can fail."""
+    """Shows that the other tests here compare two different engines."""
     case = ModelCase(kind, intensity=intensity)
     for engine in ("native", "torch"):
         on_engine(monkeypatch, engine)
@@ -46,6 +46,6 @@ def test_other_paths(kind, scheme, monkeypatch):
 
 @pytest.mark.parametrize("kind", VARIANTS)
 def test_more_series_than_a_tile(kind, monkeypatch):
-    """And sizes that are no multiple of a register."""
+    """With sizes that are not multiples of a SIMD register."""
     case = ModelCase(kind, chosen=[0, 1, 2, 3, 4, 5] * 7, hidden=11)
     compare(monkeypatch, case, "knots")

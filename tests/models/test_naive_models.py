@@ -1,4 +1,4 @@
-"""Every model against a loop over series and rows written straight from the equations."""
+"""Every model compared with a naive loop over series and rows, directly from the equations."""
 
 import dataclasses
 
@@ -20,7 +20,7 @@ OUTPUTS = ["last", "mean", "knots", "times"]
 
 
 def naively(case, kind, initial, asked):
-    """All outputs of all series, laid out as the model's."""
+    """The outputs of all series by the naive loop, arranged like the model's."""
     naive = Naive(case.model, kind, initial=initial, intensity=case.intensity)
     offsets, found = case.series.offsets, []
     for i in range(len(case.series)):
@@ -31,7 +31,7 @@ def naively(case, kind, initial, asked):
 
 
 def compare(case, kind, initial, leaves):
-    """Outputs, and the gradients of all of them together, agree and are not trivial."""
+    """Check that outputs and gradients agree and are not trivial."""
     path = case.path()
     expected = naively(case, kind, initial, times_within(path))
     found = {name: outputs_of(case.model, path, name) for name in OUTPUTS}
@@ -45,7 +45,7 @@ def compare(case, kind, initial, leaves):
 @pytest.mark.parametrize(("scheme", "intensity"), PATHS)
 @pytest.mark.parametrize("kind", VARIANTS)
 def test_outputs_and_gradients(kind, scheme, intensity):
-    """The gradients are those to parameters, static features and, where the path is not scipy's, data."""
+    """Gradients with respect to parameters, static features, and data (except for scipy's splines)."""
     case = ModelCase(kind, scheme=scheme, intensity=intensity, initial="both")
     leaves = {name: x for name, x in case.leaves.items() if name != "values" or scheme != "natural_cubic"}
     compare(case, kind, "both", leaves)
@@ -55,7 +55,7 @@ def test_outputs_and_gradients(kind, scheme, intensity):
     ("initial", "chosen"), [(i, i) for i in ("zero", "linear", "static", "both")] + [(None, "both"), (None, "linear")]
 )
 def test_initial_states(initial, chosen):
-    """Each kind, and what a Neural CDE chooses with and without static features."""
+    """Each kind, and the defaults of a Neural CDE with and without static features."""
     static = 2 if chosen in ("static", "both") else 0
     case = ModelCase("NeuralCDE", scheme="linear", initial=initial, static=static)
     leaves = {name: x for name, x in case.leaves.items() if name != "static" or static}
@@ -63,8 +63,8 @@ def test_initial_states(initial, chosen):
 
 
 @pytest.mark.parametrize("kind", VARIANTS[1:])
-def test_initial_states_that_the_others_choose(kind):
-    """Zero without static features, a network of them with."""
+def test_default_initial_states_of_the_other_models(kind):
+    """Zero without static features, otherwise a network on the static features."""
     for static, chosen in ((0, "zero"), (2, "static")):
         case = ModelCase(kind, static=static)
         compare(case, kind, chosen, {name: x for name, x in case.leaves.items() if name != "static" or static})
@@ -72,7 +72,7 @@ def test_initial_states_that_the_others_choose(kind):
 
 @pytest.mark.parametrize("kind", VARIANTS)
 def test_gradients_in_the_times(kind):
-    """Of the observations, at outputs that lie between them or move with them."""
+    """Gradients with respect to the observation times, for outputs at fixed times and at the observations."""
     case = ModelCase(kind, scheme="linear")
     case.series = dataclasses.replace(case.series, times=case.series.times.clone().requires_grad_())
     leaves, path = {"times": case.series.times}, case.path()

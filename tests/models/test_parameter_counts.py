@@ -1,4 +1,4 @@
-"""How many parameters the models have in the paper's experiments: to the unit those that it reports."""
+"""The numbers of parameters of the models in the paper's experiments are exactly those that it reports."""
 
 import pytest
 from model_cases import MODELS
@@ -85,7 +85,7 @@ def test_the_standard_variant(experiment, name):
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_what_the_standard_variant_adds(experiment, name):
-    """Part by part: the gap as an input of its own, GRU-D's gaps and fading by channel; GRU-ODE's readout leaves X out."""
+    """Part by part: a separate input for the gap, GRU-D's gaps and decay per channel, GRU-ODE's readout without X."""
     model, sizes = built(name, experiment, "standard"), EXPERIMENTS[experiment]["all"]
     intensity = experiment.endswith("intensity")
     hidden, data = model.hidden, (sizes["channels"] - 1) // (2 if intensity else 1)
@@ -101,7 +101,7 @@ def test_what_the_standard_variant_adds(experiment, name):
 
 
 def test_sizes_without_options():
-    """The defaults are CharacterTrajectories'."""
+    """The default sizes are those of the CharacterTrajectories experiment."""
     assert parameters(nc.NeuralCDE(4, 20)) == 8212
     assert parameters(nc.ODERNN(4, 20, variant="paper")) == 8436
     assert parameters(nc.GRUD(4, 20, variant="paper")) == 8386

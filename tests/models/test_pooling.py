@@ -1,4 +1,4 @@
-"""With pool="mean" the output at a time is that of the series which ends there."""
+"""With pool="mean" the output at a time is that of the series cut off at that time."""
 
 import dataclasses
 
@@ -19,7 +19,7 @@ def ragged_series():
 
 
 def until(series, position, rows):
-    """The first rows of one series, as a series."""
+    """The first rows of one series, as a new series."""
     one = series[position]
     return nc.IrregularSeries.from_list([(one.times[:rows], one.values[:rows])], dtype=torch.float64)
 
@@ -65,7 +65,7 @@ def test_between_rows_of_a_linear_path():
     torch.testing.assert_close(model(path, at=t[None])[0], model(nc.linear(ends_there.with_channels())))
 
 
-def test_means_are_learnt_through():
+def test_gradients_flow_through_the_mean():
     torch.manual_seed(0)
     model = nc.NeuralCDE(3, 1, hidden=3, width=4, depth=1, pool="mean").double()
     series = ragged_series().with_channels()

@@ -1,4 +1,4 @@
-"""Random calls of the compiled functions, right and wrong."""
+"""Random calls of the compiled functions, valid and invalid."""
 
 import numpy as np
 import torch
@@ -7,7 +7,7 @@ from neuralcde._native import kernels
 
 
 class Call:
-    """A right call: positional arguments by name."""
+    """A valid call: positional arguments by name."""
 
     def __init__(self, rng):
         lengths = rng.integers(1, 6, rng.integers(0, 4))
@@ -50,7 +50,7 @@ class Call:
 
 
 def wrong_tensors(rng, x):
-    """Tensors that must not pass for x."""
+    """Tensors that must not be accepted in place of x."""
     other = [torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.bool, torch.complex64]
     swap = {torch.float32: torch.float64, torch.float64: torch.float32, torch.int64: torch.float64}[x.dtype]
     yield x.to(swap)
@@ -63,7 +63,7 @@ def wrong_tensors(rng, x):
     if len(x) > 1:
         yield x[:-1]
         yield x.repeat_interleave(2, dim=0)[::2]  # strided
-        yield torch.zeros((1, *x.shape[1:]), dtype=x.dtype).expand(x.shape)  # one row, again and again
+        yield torch.zeros((1, *x.shape[1:]), dtype=x.dtype).expand(x.shape)  # one row, broadcast
         yield x.clone().to_sparse() if x.dtype.is_floating_point else x[::2]
     if x.ndim == 2 and min(x.shape) > 1:
         yield x.T.contiguous().T
@@ -75,7 +75,7 @@ def wrong_tensors(rng, x):
 
 
 def wrong_offsets(rng, x):
-    """Offsets of the right type whose numbers are wrong."""
+    """Offsets of the right dtype with invalid values."""
     last = int(x[-1])
     for bad in ([], [1, last], [0], [0, last + 1], [0, last - 1], [0, 2**62, last], [0, -1, last], [-(2**63), last]):
         yield torch.tensor(bad, dtype=torch.int64)
@@ -87,7 +87,7 @@ def wrong_offsets(rng, x):
 
 
 def break_one(rng, call):
-    """Replaces one argument by something wrong."""
+    """Replace one argument by something invalid."""
     name = str(rng.choice(list(call.arguments)))
     old = call.arguments[name]
     if name == "threads":
@@ -103,7 +103,7 @@ def break_one(rng, call):
             choices += list(wrong_offsets(rng, old)) * 2
         if name == "gradient_times":
             choices = [choice for choice in choices if choice is not None]
-    # something that happens to be equal to what it replaces is not wrong
+    # a replacement that happens to be equal is valid
     choices = [choice for choice in choices if not _same(choice, old)]
     call.arguments[name] = choices[rng.integers(len(choices))]
     return name
@@ -117,7 +117,7 @@ def _same(a, b):
 
 
 def attempt(seed):
-    """A right call works, and the same call with something wrong is a TypeError or a ValueError."""
+    """A valid call works, and the same call with an invalid argument raises TypeError or ValueError."""
     rng = np.random.default_rng(seed)
     call = Call(rng)
     call()

@@ -4,7 +4,7 @@ from neuralcde._native import kernels
 
 
 def pytest_collection_modifyitems(items):
-    """Where the kernels were not built there is nothing to test here."""
+    """Skip these tests if the kernels were not built."""
     if kernels is None:
         for item in items:
             if "tests/native" in item.path.as_posix():

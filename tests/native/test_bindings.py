@@ -1,4 +1,4 @@
-"""Whatever Python hands to the compiled functions: an error, never a crash and never a silent answer."""
+"""Invalid calls of the compiled functions raise errors; they never crash or silently return a result."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from neuralcde._native import kernels
 
 
 def test_thousands_of_wrong_calls_in_their_own_process():
-    """First of all: here a crash is a failed test, below it would be the end of the suite."""
+    """In a separate process, and first: there a crash is a failed test, in this process it would end the test run."""
     done = fresh_python(
         """
         from native.binding_calls import attempt
@@ -91,7 +91,7 @@ def test_any_number_of_threads():
         kernels.linear(*rows(), expected, 2**31)
 
 
-def test_huge_shapes_without_memory_behind_them():
+def test_huge_expanded_shapes_without_memory():
     times, _, offsets = rows()
     wide = torch.zeros(1, 1).expand(3, 2**40)
     with pytest.raises(TypeError):
@@ -101,7 +101,7 @@ def test_huge_shapes_without_memory_behind_them():
 
 
 def test_times_that_make_no_sense_do_not_crash():
-    """IrregularSeries refuses them; a kernel that is called past it gives numbers, whatever they are."""
+    """IrregularSeries refuses such times; a kernel that is called directly returns some numbers."""
     _, values, offsets = rows()
     for bad in ([0.0, 0.0, 0.0], [3.0, 2.0, 1.0], [float("nan")] * 3, [-float("inf"), 0.0, float("inf")]):
         times = torch.tensor(bad, dtype=torch.float64)

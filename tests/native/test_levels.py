@@ -1,4 +1,4 @@
-"""NEURALCDE_ISA: every instruction-set level, or none, in a process of its own."""
+"""NEURALCDE_ISA: every instruction-set level, or none, each in a separate process."""
 
 import json
 

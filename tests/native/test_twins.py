@@ -1,4 +1,4 @@
-"""Every kernel against the plain-torch function that specifies it, at every instruction-set level of this machine."""
+"""Every kernel compared with its specification in plain torch, at every instruction-set level of this machine."""
 
 import dataclasses
 from importlib import import_module
@@ -44,14 +44,14 @@ def series(request):
 
 
 def close(native, twin):
-    """Relative to the largest number of all, and for each number to 1e-10 of itself or that."""
+    """Whether results agree to 1e-10, relative to each number or to the largest number."""
     assert native.dtype == twin.dtype
     scale = twin.abs().nan_to_num().max() if twin.numel() else 1.0
     torch.testing.assert_close(native, twin, rtol=1e-10, atol=1e-10 * float(scale), equal_nan=True)
 
 
 def pulled_back(function, series):
-    """Gradients of a random combination of the outputs, in times and values."""
+    """Gradients of a random combination of the outputs with respect to times and values."""
     times, values = series.times.clone().requires_grad_(), series.values.clone().requires_grad_()
     result = function(dataclasses.replace(series, times=times, values=values))
     weights = torch.randn(result.shape, dtype=result.dtype, generator=torch.Generator().manual_seed(2))
@@ -95,7 +95,7 @@ def test_smooth_is_its_own_adjoint(level, penalty):
 
 
 def test_float32_rounds_once(level):
-    """Arithmetic is float64 inside: the float32 answer is the rounded float64 one."""
+    """The kernels compute in float64: the float32 result is the rounded float64 result."""
     series = random_series(53, count=30, dtype=torch.float32)
     wide = series.to(torch.float64)
     for kind, slopes in SLOPES.items():

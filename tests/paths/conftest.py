@@ -17,7 +17,7 @@ def scheme(request):
 
 @pytest.fixture(params=["native", "torch"])
 def engine(request, monkeypatch):
-    """With the kernels, and in plain torch."""
+    """Run a test with the native kernels and in plain torch."""
     if request.param == "torch":
         for module in CALLERS:
             monkeypatch.setattr(module, "kernels", None)

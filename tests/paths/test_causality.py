@@ -1,4 +1,4 @@
-"""Which values of X depend on later observations: what each scheme says, and what happens when the future changes."""
+"""Causality of the path schemes: what each scheme declares, and whether X changes when later observations change."""
 
 import dataclasses
 
@@ -18,11 +18,11 @@ SAYS = {
     "rectilinear": "everywhere",
     "smoothing": "none",
 }
-ROWS, PRESENT = 12, 6  # rows after the present are the future
+ROWS, PRESENT = 12, 6  # rows after PRESENT are the future
 
 
 PROMISED = [(scheme, missing) for scheme, says in SAYS.items() if says != "none" for missing in (0.0, 0.4)]
-PROMISED += [("hermite", 0.0), ("linear", 0.0)]  # nothing to look ahead for
+PROMISED += [("hermite", 0.0), ("linear", 0.0)]  # causal if nothing is missing
 LOOK_AHEAD = [(scheme, missing) for scheme in SAYS for missing in (0.0, 0.4) if (scheme, missing) not in PROMISED]
 
 
@@ -32,7 +32,7 @@ def drawn(missing):
 
 
 def perturbed(series):
-    """The same rows, with other data observed at other rows of the future."""
+    """The same series with other values and other missing values in the future rows."""
     rng = np.random.default_rng(1)
     values = series.values.clone()
     data = torch.tensor([role == "data" for role in series.roles])
@@ -43,28 +43,28 @@ def perturbed(series):
 
 
 def cut(series):
-    """Nothing has happened after the present yet."""
+    """The series without its future rows."""
     part = slice(0, PRESENT + 1)
     offsets = torch.tensor([0, PRESENT + 1])
     return dataclasses.replace(series, times=series.times[part], values=series.values[part], offsets=offsets)
 
 
 def seen_so_far(path, where):
-    """X from the left, at the knots or inside the pieces up to the present."""
+    """X up to the present, at the knots (from the left) or inside the pieces."""
     times = path.series.times[: PRESENT + 1]
     if where == "between":
         times = in_every_piece(cut(path.series))[0][0]
     return path.evaluate(times, side="left")
 
 
-def test_every_scheme_says_what_it_is(scheme):
+def test_every_scheme_declares_its_causality(scheme):
     assert SCHEMES[scheme](drawn(0.4)).causality == SAYS[scheme]
 
 
 @pytest.mark.parametrize("future", [perturbed, cut])
 @pytest.mark.parametrize(("scheme", "missing"), PROMISED)
 def test_causal_values_do_not_change_with_the_future(scheme, engine, missing, future):
-    """Bit for bit: at knots, and up to the present between knots too, since the next row is known by then."""
+    """Bitwise equality at the knots, and between knots up to the present, where the next row is already known."""
     series = drawn(missing)
     path, other = SCHEMES[scheme](series), SCHEMES[scheme](future(series))
     for where in ("knots", "between"):
@@ -87,7 +87,7 @@ def test_after_the_present_only_rectilinear_waits_for_the_next_row(scheme, build
 @pytest.mark.parametrize("future", [perturbed, cut])
 @pytest.mark.parametrize(("scheme", "missing"), LOOK_AHEAD)
 def test_the_others_look_ahead(scheme, engine, missing, future):
-    """So that the tests above can fail. Hermite and linear look ahead where a value is missing."""
+    """Shows that the tests above can fail. Hermite and linear look ahead only at missing values."""
     series = drawn(missing)
     path, other = SCHEMES[scheme](series), SCHEMES[scheme](future(series))
     assert not torch.allclose(seen_so_far(path, "between"), seen_so_far(other, "between"))

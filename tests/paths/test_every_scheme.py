@@ -1,4 +1,4 @@
-"""What every scheme promises, on the kernels and in plain torch."""
+"""Conformance tests of every path scheme, with the native kernels and in plain torch."""
 
 import dataclasses
 import math
@@ -24,7 +24,7 @@ def orders(path, t, **side):
 
 
 def same(path, other):
-    """Bit for bit."""
+    """Whether two paths are bitwise equal."""
     assert path.series == other.series
     assert torch.equal(path.coefficients, other.coefficients)
     assert torch.equal(path.piece_offsets, other.piece_offsets)
@@ -37,7 +37,7 @@ def dtype(request):
     return request.param
 
 
-# What X is
+# ---- values of X ----
 
 
 def test_passes_through_the_observations(scheme, build, dtype):
@@ -52,7 +52,7 @@ def test_passes_through_the_observations(scheme, build, dtype):
 
 
 def test_pieces_meet(build, dtype):
-    """A piece ends where the next one starts, the vertical ones of a rectilinear path too."""
+    """X is continuous: a piece ends where the next one starts, including vertical pieces of rectilinear paths."""
     path = build(random_series(2, count=20, dtype=dtype))
     start, end = path.coefficients[:, 0], path.coefficients.sum(1)
     inner = torch.ones(len(start), dtype=torch.bool)
@@ -67,7 +67,7 @@ def test_is_constant_outside_a_channels_own_observations(scheme, build):
     values[[3, 4, 6]] = 1.0, 3.0, 2.0
     path = build(nc.IrregularSeries.from_list([(np.arange(10.0), values)], dtype=torch.float64))
     forward = scheme in FORWARD
-    # forward fill leaves 0 at row 2 for the first observation; backward differences run on for one gap after the last
+    # With forward fill X leaves 0 at row 2, and backward differences affect one gap after the last observation.
     outside = [
         (np.linspace(0, 2 if forward else 3, 9), 0.0 if forward else path.evaluate(3.0).item(), "left"),
         (np.linspace(7 if scheme == "hermite-forward" else 6, 9, 9), path.evaluate(6.0).item(), "right"),
@@ -104,7 +104,7 @@ def test_rows_without_any_observation_keep_their_knots(build):
     assert path.evaluate(4.0).tolist() == [[1.0]]
 
 
-# A series alone, in a batch, in part of one
+# ---- independence of batches, blocks, threads and strides ----
 
 
 def test_batch_equals_series_by_series(build, dtype):
@@ -140,7 +140,7 @@ def test_padding_does_not_matter(build):
 
 
 def test_blocks_do_not_matter(build, monkeypatch):
-    """Scratch memory is bounded by building some series at a time."""
+    """Paths are built in blocks of series to bound scratch memory."""
     from neuralcde.paths import pieces
 
     series = random_series(10, count=9)
@@ -190,7 +190,7 @@ def test_empty_batch_with_gradients(build):
     assert leaf.grad.shape == (0, 3)
 
 
-# Types and numbers
+# ---- dtypes and precision ----
 
 
 def test_dtype_is_kept_and_can_be_changed(build, dtype):
@@ -234,12 +234,12 @@ def test_huge_and_tiny_gaps_stay_finite(build, dtype):
 
 
 def test_derivatives_over_the_shortest_gaps_are_not_nan(build):
-    """In float32 h^-3 alone would overflow, and 0 x infinity is not 0."""
+    """In float32 h^-3 overflows to infinity, and 0 times infinity is NaN."""
     path = build(nc.IrregularSeries.from_list([([0.0, 1e-14, 2e-14], [[5.0, 1.0]] * 3)], dtype=torch.float32))
     assert all(not torch.any(path.derivative(5e-15, order)) for order in (1, 2, 3))
 
 
-# Asking
+# ---- evaluation ----
 
 
 def test_shapes_of_times(build):
@@ -257,7 +257,7 @@ def test_shapes_of_times(build):
 
 
 def test_derivative_is_the_slope_of_evaluate(build):
-    """By autograd in t, inside pieces, each order from the one before."""
+    """Each derivative inside pieces equals the autograd derivative of the previous order."""
     path = build(random_series(18, count=5, rows=(2, 8)))
     t = in_every_piece(path.series)[0]
     inside = (t > path.interval[:, :1]) & (t < path.interval[:, 1:])
@@ -282,7 +282,7 @@ def test_derivative_is_the_finite_difference_of_evaluate(build):
 
 
 def test_sides_of_a_knot(scheme, build):
-    """The derivative is that of the piece before the knot or after it, never a mixture; vertical pieces are passed over."""
+    """The derivative is that of the piece before or after the knot; vertical pieces are skipped."""
     path = build(random_series(20, count=1, rows=(7, 7), missing=0.2).with_channels())
     c = path.coefficients[:: path.pieces_per_gap]
     h = path.durations[:: path.pieces_per_gap, None]
@@ -322,7 +322,7 @@ def test_outside_the_interval_is_an_error_that_names_the_series(build):
 
 
 def test_the_error_has_all_digits_and_no_warning():
-    """Times that need a gradient, a second past the end of a series in unix seconds."""
+    """Times that require gradients, in unix seconds, one second after the end of a series."""
     times = torch.tensor([1.7e9, 1.7e9 + 60], dtype=torch.float64, requires_grad=True)
     path = nc.linear(nc.IrregularSeries.from_list([(times, [1.0, 2.0])]))
     with pytest.raises(ValueError, match=r"t=1700000061.0 lies outside series 0, .*\[1700000000.0, 1700000060.0\]"):
@@ -351,7 +351,7 @@ def test_pieces_fill_the_interval(scheme, build):
 
 
 def test_integral_of_the_derivative_is_the_increment(scheme, build):
-    """Two Gauss points a piece are exact for cubics: with an identity field, z(T) - z(0) = X(T) - X(0)."""
+    """The integral of X' is X(T) - X(0); two Gauss points per piece are exact for cubics."""
     if scheme == "rectilinear":
         pytest.skip("its vertical pieces have no derivative")
     series = random_series(25, count=6, rows=(2, 9))
@@ -361,7 +361,7 @@ def test_integral_of_the_derivative_is_the_increment(scheme, build):
     torch.testing.assert_close(total, path.increment(path.interval[:, :1], path.interval[:, 1:]))
 
 
-# Mistakes
+# ---- invalid arguments ----
 
 
 def test_fill_must_be_known():
@@ -370,7 +370,7 @@ def test_fill_must_be_known():
             getattr(nc, name)(random_series(0), fill="backward")
 
 
-def test_wrong_questions():
+def test_invalid_times_orders_and_sides():
     path = SCHEMES["linear"](random_series(26, count=3, rows=(3, 4)))
     with pytest.raises(ValueError, match="order must be 1, 2 or 3, got 0"):
         path.derivative(0.0, order=0)

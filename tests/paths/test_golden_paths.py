@@ -1,4 +1,4 @@
-"""Hermite and linear paths against numbers stored from torchcde (complete data) and diffrax (across gaps)."""
+"""Hermite and linear paths compared with stored results of torchcde (complete data) and diffrax (missing values)."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_equals_torchcde_on_complete_data(scheme, engine):
 
 @pytest.mark.parametrize("scheme", ["hermite", "linear"])
 def test_equals_diffrax_across_gaps(scheme, engine):
-    """Hermite: where diffrax has the gap's own cubic, see golden/make_paths.py."""
+    """Hermite paths are compared only where diffrax uses one cubic per gap, see golden/make_paths.py."""
     across = 0
     for series, case, observed in cases_of("diffrax"):
         path, expected = getattr(nc, scheme)(series), case["expected"][scheme]
@@ -53,6 +53,6 @@ def test_equals_diffrax_across_gaps(scheme, engine):
     assert across > 20
 
 
-def test_origin_is_told():
+def test_the_golden_file_states_its_origin():
     assert STORED["origin"]["versions"]["torchcde"] == "0.2.5"
     assert STORED["origin"]["versions"]["diffrax"] == "0.7.2"

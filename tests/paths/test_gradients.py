@@ -1,4 +1,4 @@
-"""Gradients of every scheme: in the values, in the times where promised, in the times asked."""
+"""Gradients of every scheme with respect to values, observation times (where supported) and evaluation times."""
 
 import dataclasses
 
@@ -25,14 +25,14 @@ def ragged_with_gaps():
 
 
 def inside(series):
-    """Times within pieces of the first two series."""
+    """Times inside the pieces of the first two series."""
     low, high = series.times[series.offsets[:2]], series.times[series.offsets[1:3] - 1]
     return torch.stack([low.lerp(high, place) for place in (0.03, 0.31, 0.44, 0.77, 0.95)], dim=1)
 
 
 @pytest.fixture
 def gradcheck(engine):
-    """torch's, entry by entry for the kernels, by random combinations for what autograd does itself."""
+    """torch's gradcheck, with full Jacobians for the kernels and in fast mode for plain torch."""
 
     def check(function, *inputs):
         torch.manual_seed(0)
@@ -55,7 +55,7 @@ def test_in_the_values(build, gradcheck):
 
 @pytest.mark.parametrize("name", IN_TIMES)
 def test_in_the_times_and_values(name, gradcheck):
-    """Through the coefficients, through the durations, and through the place of an asked time within its piece."""
+    """Gradients flow through the coefficients, the durations, and the position of a time within its piece."""
     series = ragged_with_gaps()
     seen, asked = series.observed, inside(series)
 
@@ -107,7 +107,7 @@ def test_gradients_pass_through_slices_and_dtypes(build):
 
 @pytest.mark.parametrize("scheme", [nc.natural_cubic, nc.hermite])
 def test_a_native_gradient_differentiated_again_says_so(scheme):
-    """Never a silent zero: the kernels' gradients are first order."""
+    """The kernels support first derivatives only; second derivatives raise and are never silently zero."""
     if kernels is None:
         pytest.skip("plain torch differentiates twice")
     values = torch.randn(5, 2, dtype=torch.float64, requires_grad=True)
@@ -117,8 +117,8 @@ def test_a_native_gradient_differentiated_again_says_so(scheme):
         gradient.sum().backward()
 
 
-def test_smoothing_is_differentiated_as_often_as_one_likes():
-    """It is linear and symmetric, hence its own way back; the series has missing values."""
+def test_smoothing_has_second_derivatives():
+    """Smoothing is linear and symmetric, so its backward pass is smoothing again; the series has missing values."""
     series = random_series(3, count=2, channels=2)
 
     def smooth(values):

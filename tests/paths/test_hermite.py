@@ -1,4 +1,4 @@
-"""hermite by its formula."""
+"""Hermite paths compared with their formula."""
 
 import numpy as np
 import torch
@@ -8,7 +8,7 @@ from ragged_cases import NAN, random_series
 
 
 def test_one_cubic_across_a_gap(engine):
-    """Between own observations, whatever rows lie in between; filling linearly first would give 1.5 at t = 5."""
+    """One cubic runs between consecutive observations of a channel; linear filling first would give 1.5 at t = 5."""
     values = [0.0, NAN, NAN, 3.0, 1.0, NAN, 2.0]
     path = nc.hermite(nc.IrregularSeries.from_list([(np.arange(7.0), values)], dtype=torch.float64))
     x0, m, D, h = 1.0, -2.0, 0.5, 2.0
@@ -20,7 +20,7 @@ def test_one_cubic_across_a_gap(engine):
 
 
 def test_is_once_differentiable(engine):
-    """At every knot but the ends, missing values or not."""
+    """X' is continuous at every inner knot, with or without missing values."""
     path = nc.hermite(random_series(3, count=1, rows=(20, 20), missing=0.2))
     inner = path.knots[1:-1]
     left, right = (path.derivative(inner, side=side)[0] for side in ("left", "right"))
@@ -33,7 +33,7 @@ def test_is_once_differentiable(engine):
 
 
 def test_leaks_into_the_padding_for_one_gap_only(engine):
-    """Forward filled values stand still after row 2; the path does so one gap later."""
+    """Forward-filled values are constant after row 2; the path is constant one gap later."""
     series = nc.IrregularSeries.from_list([(np.arange(6.0), [0.0, 1.0, 3.0, NAN, NAN, NAN])])
     path = nc.hermite(series, fill="forward")
     assert path.derivative([2.5, 3.5, 4.5])[0, :, 0].ne(0).tolist() == [True, False, False]

@@ -1,4 +1,4 @@
-"""Peak memory of building a path: at most 1.5 times its coefficients, beside its input."""
+"""Peak memory of building a path: at most 1.5 times its coefficients, in addition to its input."""
 
 import json
 
@@ -46,7 +46,7 @@ MEASURE = """
 
 @pytest.mark.skipif(kernels is None, reason="plain torch needs more scratch memory")
 def test_peak_memory_of_building():
-    # freed memory goes back to the system at once, so that one scheme cannot live on what another left behind
+    # Freed memory is returned to the system at once, so that a scheme cannot reuse memory of the one before it unseen.
     done = fresh_python(MEASURE, MALLOC_MMAP_THRESHOLD_="1000000", MALLOC_TRIM_THRESHOLD_="1000000")
     assert done.returncode == 0, done.stderr
     measured = json.loads(done.stdout)

@@ -1,4 +1,4 @@
-"""natural_cubic against scipy's natural spline through each channel's own observations."""
+"""natural_cubic compared with scipy's natural spline through the observations of each channel."""
 
 import numpy as np
 import torch
@@ -9,7 +9,7 @@ from scipy.interpolate import CubicSpline
 import neuralcde as nc
 from ragged_cases import even_gaps, in_every_piece, random_series, wild_gaps
 
-GENERATE = [Phase.explicit, Phase.generate]  # a seed has no smaller neighbour to shrink to
+GENERATE = [Phase.explicit, Phase.generate]  # no shrinking: a smaller seed is not a simpler example
 
 
 def scipy_spline(times, values, asked):
@@ -59,7 +59,7 @@ def test_equals_scipy_on_many_series(seed, most_rows, missing, dtype):
 @settings(max_examples=5, phases=GENERATE)
 @given(seed=st.integers(0, 2**32), dtype=st.sampled_from([torch.float32, torch.float64]))
 def test_equals_scipy_over_wild_gaps(seed, dtype):
-    """Gaps from 0.01 to 10: the spline overshoots the data hundreds of times; precision is relative to the spline."""
+    """With gaps from 0.01 to 10 the spline overshoots the data hundredfold, so errors are relative to the spline."""
     series = random_series(seed, count=100, rows=(2, 30), channels=2, gaps=wild_gaps, dtype=dtype)
     error, size, largest = errors(series, nc.natural_cubic(series))
     reached = np.maximum(size.max(axis=(1, 2), keepdims=True), largest)
@@ -77,7 +77,7 @@ def test_torch_twin_equals_scipy_too(monkeypatch):
 
 
 def test_is_twice_continuously_differentiable():
-    """Without missing values, two derivatives agree from both sides of every inner knot and the ends are not curved."""
+    """The first two derivatives are continuous at inner knots, and the second is 0 at both ends (complete data)."""
     series = random_series(3, count=1, rows=(9, 9), missing=0)
     path, inner = nc.natural_cubic(series), series.times[1:-1]
     for order in (1, 2):

@@ -1,4 +1,4 @@
-"""Paths in a DataLoader: built once or per batch, sliced by index, never padded."""
+"""PathDataset in a DataLoader: paths built once or per batch, sliced by index, never padded."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Which channels of a rectilinear path move when."""
+"""Rectilinear paths: which channels move on which piece."""
 
 import torch
 
@@ -13,7 +13,7 @@ def path():
 
 
 def test_time_moves_first_then_the_data():
-    """Columns: time, count, time x first of both, both data channels."""
+    """Columns: time, count, time times first value (two channels), data (two channels)."""
     corners = [
         [0, 1, 0, 0, 3, 0],
         [1, 1, 3, 0, 3, 0],

@@ -1,4 +1,4 @@
-"""smoothing against scipy's smoothing spline, and at both ends of its penalty."""
+"""Smoothing paths compared with scipy's smoothing spline, and for penalties of zero and infinity."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def test_equals_scipy(penalty, engine):
     for i, one in enumerate(series):
         for c, values in enumerate(one.values.numpy().T):
             seen = ~np.isnan(values)
-            if seen.sum() < 5:  # scipy asks for five
+            if seen.sum() < 5:  # scipy needs at least five
                 continue
             times = one.times.numpy()[seen]
             spline = make_smoothing_spline(times, values[seen], lam=penalty)
@@ -48,7 +48,7 @@ def test_large_penalty_is_the_line_of_least_squares(engine, dtype):
 
 
 def test_two_observations_are_kept(engine):
-    """Nothing to smooth: a line through two points is not rough."""
+    """Two observations are not smoothed: a straight line has no roughness."""
     series = nc.IrregularSeries.from_list([([0.0, 1.0, 2.0], [1.0, float("nan"), 5.0])])
     assert nc.smoothing(series, penalty=10.0).evaluate([0.0, 1.0, 2.0]).flatten().tolist() == [1.0, 3.0, 5.0]
 

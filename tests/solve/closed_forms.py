@@ -1,4 +1,4 @@
-"""Controlled equations whose solution is known: from z0 and the increment of X alone."""
+"""Controlled equations with a closed-form solution in terms of z0 and the increment of X."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class ClosedForm:
-    """A field on `channels` channels of X, initial states, and z(T) from z0 and X(T) - X(0)."""
+    """A field on `channels` channels, initial states, and z(T) as a function of z0 and X(T) - X(0)."""
 
     channels: int
     field: Callable[[Tensor, Tensor], Tensor]
@@ -22,7 +22,7 @@ COMMUTING = torch.stack([0.7 * ROTATION, ROTATION @ ROTATION - torch.eye(3, dtyp
 
 
 def spread(low, high, hidden=1):
-    """Initial states between two numbers, other ones for every series."""
+    """Initial states between two numbers, different for every series."""
     return lambda count: torch.linspace(low, high, count * hidden, dtype=torch.float64).reshape(count, hidden)
 
 

@@ -1,4 +1,4 @@
-"""Steps chosen by an error estimate: for every series by itself, within the tolerance."""
+"""Adaptive step sizes: accuracy within the tolerance, independence of series, and early stops."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def rise(path):
 @pytest.mark.parametrize("solver", ["dopri5", "tsit5"])
 @pytest.mark.parametrize("problem", CLOSED_FORMS)
 def test_the_tolerance_is_honoured(problem, solver):
-    """On wild data; the error at the end adds up over the steps, so a factor is allowed."""
+    """On rough data. Errors accumulate over the steps, so the final error may be a multiple of the tolerance."""
     form = CLOSED_FORMS[problem]
     path = nc.natural_cubic(random_series(91, count=4, rows=(3, 6), channels=form.channels, missing=0.2))
     exact, previous = form.end(form.z0(4), rise(path)), None
@@ -35,7 +35,7 @@ def test_the_tolerance_is_honoured(problem, solver):
 
 
 def test_steps_end_at_knots_and_values_are_those_of_their_grid():
-    """What is found is a fixed grid: in every piece the accepted steps follow each other from 0 to 1."""
+    """The accepted steps form a fixed grid: in every piece they cover [0, 1] without gaps."""
     path = some_path(92, scheme="hermite", rows=(1, 6))
     steps = nc.Adaptive(1e-6)
     found = adaptive_grid(path, ControlTerm(mlp(path, 3)), None, states(path, 3), solvers["tsit5"], steps)
@@ -58,7 +58,7 @@ def test_gradients_take_the_steps_as_given(engine):
 
 @pytest.mark.parametrize("jumps", [False, True])
 def test_alone_or_in_a_batch(jumps):
-    """Easy ones and wild ones, and one of a single knot at the end: each takes its own steps."""
+    """Smooth and rough series, and one with a single knot: each has its own steps."""
     scales = [0.01, 1.0, 8.0, 1.0]
     lengths = [3, 4, 5, 1]
     drawn = random_series(94, count=4, rows=(5, 5), missing=0)
@@ -78,7 +78,7 @@ def test_alone_or_in_a_batch(jumps):
         torch.testing.assert_close(alone.last, together.last[i : i + 1], rtol=1e-12, atol=1e-12)
 
 
-def test_easy_paths_take_one_step_a_piece():
+def test_easy_paths_take_one_step_per_piece():
     path = smooth_path(rows=8)
     solution = nc.solve_cde(path, mlp(path, 3), states(path, 3), solver="tsit5", steps=nc.Adaptive(1e-2, 1e-2))
     assert solution.stats.accepted.tolist() == [7, 7, 7]
@@ -86,7 +86,7 @@ def test_easy_paths_take_one_step_a_piece():
 
 
 def test_rectilinear_and_linear_paths_cost_no_rejections_at_knots():
-    """Steps stop at the knots, so corners are never stepped over."""
+    """Steps end at the knots, so no step crosses a corner."""
     for scheme in ("linear", "rectilinear"):
         path = some_path(95, scheme=scheme, rows=(20, 20), count=2)
         stats = nc.solve_cde(path, mlp(path, 3), states(path, 3), solver="tsit5", steps=nc.Adaptive(1e-4, 1e-6)).stats
@@ -95,7 +95,7 @@ def test_rectilinear_and_linear_paths_cost_no_rejections_at_knots():
 
 def stopping(throw, save="last", jump=None, max_steps=12):
     path = some_path(96, scheme="linear", count=3, rows=(4, 4), missing=0)
-    path.coefficients[path.piece_offsets[1] : path.piece_offsets[2], 1] *= 20  # the second one is hard
+    path.coefficients[path.piece_offsets[1] : path.piece_offsets[2], 1] *= 20  # make the second series hard
     field = mlp(path, 2)
     options = {"solver": "tsit5", "steps": nc.Adaptive(1e-6, 1e-6, max_steps=max_steps)}
     return (
@@ -114,7 +114,7 @@ def test_max_steps_stops_one_series_where_it_is():
     assert solution.reached[[0, 2]].tolist() == high[[0, 2]].tolist()
     assert low[1] < solution.reached[1] < high[1]
     assert solution.last.isfinite().all()
-    # the state is the one at the time reached, and the others are whole
+    # The state is that at the time reached; the other series are complete.
     fine = nc.solve_cde(path, field, states(path, 2), solver="tsit5", steps=nc.AtKnots(substeps=300), save="dense")
     at = fine.evaluate(solution.reached[:, None])[:, 0]
     torch.testing.assert_close(solution.last, at, rtol=1e-4, atol=1e-4)
@@ -128,7 +128,7 @@ def test_max_steps_raises_with_series_and_time():
 
 
 def test_outputs_of_a_series_that_stopped():
-    """Times and rows that it did not get to show the state at which it stopped; earlier ones are right."""
+    """At times and rows after the stop the state is the one at the stop; earlier states are correct."""
     path, last, field = stopping(throw=False)
     reached = last.reached[1].item()
     low, high = path.interval[1].tolist()
@@ -164,8 +164,8 @@ def test_rows_that_were_not_reached_cause_no_jump():
     assert set(seen) == {0, 1, 2, 3, *range(4, 4 + finished), 8, 9, 10, 11}
 
 
-def test_a_series_that_cannot_go_on_stops():
-    """Where every step overflows, steps do not shrink for ever."""
+def test_a_series_whose_steps_all_overflow_stops():
+    """Steps do not shrink for ever."""
     path = nc.linear(nc.IrregularSeries.from_list([([0.0, 1.0], [[0.0], [1.0]])] * 2, dtype=torch.float64))
 
     def field(t, z):
@@ -178,7 +178,7 @@ def test_a_series_that_cannot_go_on_stops():
     assert solution.stats.rejected[0] < 200
 
 
-# an embedded pair whose last stage is not at the end of the step: Heun's method with Euler's inside
+# An embedded pair whose last stage is not at the end of the step: Heun's method with Euler's method embedded.
 heun_euler = nc.Tableau("heun-euler", 2, "Heun 1900", a=((), (1.0,)), b=(0.5, 0.5), c=(0.0, 1.0), b_error=(0.5, -0.5))
 
 
@@ -188,7 +188,7 @@ def test_a_tableau_that_is_not_first_same_as_last():
     solution = nc.solve_cde(path, form.field, form.z0(3), solver=heun_euler, steps=nc.Adaptive(1e-6, 1e-6))
     torch.testing.assert_close(solution.last, form.end(form.z0(3), rise(path)), rtol=0, atol=2e-5)
     tried, accepted = solution.stats.accepted + solution.stats.rejected, solution.stats.accepted
-    # both stages of every step but the first of one that is tried again; then both of the accepted ones
+    # Search: two stages per tried step, minus the first stage of retried steps. Then two stages per accepted step.
     expected = 2 * tried - solution.stats.rejected + 2 * accepted
     assert solution.stats.evaluations.tolist() == expected.tolist()
 
@@ -211,8 +211,8 @@ def test_single_precision():
     torch.testing.assert_close(found.last, fine.last, rtol=1e-3, atol=1e-3)
 
 
-def test_nothing_tolerated_where_nothing_happens():
-    """A state that is and stays zero has no error, whatever is tolerated."""
+def test_zero_tolerance_accepts_zero_error():
+    """A state that stays zero has no error, so it is within a tolerance of zero."""
     path = nc.linear(nc.IrregularSeries.from_list([([0.0, 1.0, 3.0], [[0.0], [2.0], [5.0]])]))
     still = nc.solve_cde(
         path,

@@ -1,4 +1,4 @@
-"""The continuous adjoint: approximate, and better with every halving of the steps."""
+"""The continuous adjoint: approximate gradients that converge as the steps get smaller."""
 
 import math
 
@@ -22,7 +22,7 @@ from solve_cases import (
 
 
 def difference(case, **options):
-    """Between the gradients of backsolve and the exact ones of the same discretisation."""
+    """Largest difference between the gradients of backsolve and the exact gradients of the same discretisation."""
     _, exact_states, exact = case.gradients(gradient="checkpoint", save="knots", **options)
     _, found_states, found = case.gradients(gradient="backsolve", save="knots", **options)
     torch.testing.assert_close(found_states, exact_states, rtol=1e-12, atol=1e-12)
@@ -54,7 +54,7 @@ def test_flows_in_time(flow, jumps, engine):
 
 @pytest.mark.parametrize("scheme", ["linear", "rectilinear", "hermite-forward"])
 def test_ragged_batches_with_missing_values(scheme, engine):
-    """Series of different lengths join the sweep when their turn comes."""
+    """Series of different lengths join the reverse sweep at their own last event."""
     path = some_path(71, scheme=scheme, rows=(1, 6))
     case = Case(path, states(path, 3), ControlTerm(mlp(path, 3)), some_jump(path, 3))
     assert difference(case, solver="tsit5", steps=nc.AtKnots(substeps=8)) < 1e-6
@@ -81,7 +81,7 @@ def test_states_between_knots(save, engine):
 @pytest.mark.parametrize("solver", ["dopri5", "tsit5"])
 @pytest.mark.parametrize("jumps", [False, True])
 def test_adaptive_steps_back(solver, jumps):
-    """The backward solve takes steps of its own; tighter tolerances come closer to the exact gradient."""
+    """The backward solve chooses its own steps; smaller tolerances give more accurate gradients."""
     case = smooth_case(jumps)
     _, _, exact = case.gradients(gradient="checkpoint", solver="tsit5", steps=nc.AtKnots(substeps=20), save="knots")
     off = []
@@ -95,7 +95,7 @@ def test_adaptive_steps_back(solver, jumps):
 
 
 class Counting(nc.VectorField):
-    """An MLP, and how often it was asked."""
+    """An MLP field that counts its evaluations."""
 
     def __init__(self, inner, extra):
         super().__init__()
@@ -108,7 +108,7 @@ class Counting(nc.VectorField):
 
 
 def test_the_integrals_over_the_parameters_do_not_make_steps_shorter():
-    """The seminorm: a huge gradient to a parameter costs no step."""
+    """The seminorm: a huge gradient with respect to a parameter does not add steps."""
     path = smooth_path()
     calls = []
     for extra in (0, 50):
@@ -124,7 +124,7 @@ def test_the_integrals_over_the_parameters_do_not_make_steps_shorter():
 
 
 def test_memory_does_not_grow_with_steps():
-    """What the backward pass keeps: with ten times the steps no more tensors of states."""
+    """With ten times the steps, no more states are saved for the backward pass."""
     path = smooth_path()
     field, z0 = mlp(path, 3), states(path, 3).requires_grad_()
     kept = {}
@@ -140,8 +140,8 @@ def test_memory_does_not_grow_with_steps():
     assert kept["backprop", 20] > 5 * kept["backprop", 2]
 
 
-def test_tensors_that_are_moved_away_and_back_do_not_matter():
-    """torch.autograd.graph.save_on_cpu and its like give other tensors back: the parameters are still found."""
+def test_saved_tensor_hooks_that_return_copies():
+    """torch.autograd.graph.save_on_cpu and similar hooks return other tensors; gradients still reach the parameters."""
     case = smooth_case(False)
     _, _, expected = case.gradients(gradient="backsolve")
     with torch.autograd.graph.saved_tensors_hooks(lambda x: x.clone(), lambda x: x):
@@ -150,7 +150,7 @@ def test_tensors_that_are_moved_away_and_back_do_not_matter():
     assert largest_difference(found, expected) < 1e-12
 
 
-def test_a_function_hides_its_parameters():
+def test_a_plain_function_is_refused():
     path = smooth_path()
     inner = mlp(path, 3)
     with pytest.raises(
@@ -175,8 +175,8 @@ def test_a_module_may_have_an_attribute_called_function():
     assert difference(case, solver="tsit5", steps=nc.AtKnots(substeps=6)) < 1e-8
 
 
-def test_a_backward_solve_that_does_not_end_says_so(monkeypatch):
-    """As happens where a field contracts so fast going forward that nothing is left to go back by."""
+def test_a_backward_solve_with_too_many_steps_raises(monkeypatch):
+    """This happens if a field contracts so fast forward in time that the backward solve explodes."""
     step = backsolve._reverse_step
 
     def never_good(*arguments, adding):
@@ -192,8 +192,8 @@ def test_a_backward_solve_that_does_not_end_says_so(monkeypatch):
         last.sum().backward()
 
 
-def test_a_stiff_field_goes_back_in_small_steps():
-    """dz = -40 (z - 1) dX: the backward solve rejects the forward steps and finds its own."""
+def test_a_stiff_field_takes_small_backward_steps():
+    """dz = -40 (z - 1) dX: the backward solve rejects the forward steps and chooses smaller ones."""
 
     class Stiff(nc.VectorField):
         def __init__(self):

@@ -10,7 +10,7 @@ from solve_cases import SOLVERS, mlp, smooth_path, some_flow, some_jump, some_pa
 
 
 def turning(count=3):
-    """Smooth paths that do not turn back, so that errors add up."""
+    """Smooth monotone paths, on which errors add up instead of cancelling."""
     times = torch.linspace(0, 2, 5, dtype=torch.float64)
     pairs = [(times, torch.exp((0.3 + 0.2 * i) * times)[:, None]) for i in range(count)]
     return nc.natural_cubic(nc.IrregularSeries.from_list(pairs, dtype=torch.float64))
@@ -28,7 +28,7 @@ def test_within_a_factor_of_three_of_the_true_error(problem, solver):
     )
     true = (solution.last - exact).abs().amax(1)
     assert (true > 1e-13).all()
-    factor = 1.5 if solver == "euler" else 3  # Euler's estimate would be half of the error if it were not extrapolated
+    factor = 1.5 if solver == "euler" else 3  # without extrapolation Euler's estimate would be half of the error
     assert (solution.stats.error < factor * true).all()
     assert (solution.stats.error > true / factor).all()
 

@@ -1,4 +1,4 @@
-"""The conformance suite: every solver on every path scheme, on both engines."""
+"""Conformance tests: every solver on every path scheme, on both engines."""
 
 import functools
 import math
@@ -32,7 +32,7 @@ def rise(path):
 
 @pytest.mark.parametrize("solver", SOLVERS)
 class TestIdentityField:
-    """With f = identity the solution is X itself: nothing is missed at a knot, nothing taken twice."""
+    """With f = identity the increment of z is that of X: no piece is skipped and none is taken twice."""
 
     def error(self, path, **options):
         z0 = states(path, path.channels)
@@ -72,7 +72,7 @@ def smooth_problem():
 
 @functools.cache
 def fine_end():
-    """Where the smooth problem ends, to all digits."""
+    """The final state of the smooth problem, accurate to rounding."""
     with torch.no_grad():
         return nc.solve_cde(*smooth_problem(), solver="tsit5", steps=nc.AtKnots(substeps=40)).last
 
@@ -95,7 +95,7 @@ def test_order_of_convergence(solver, engine):
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("problem", CLOSED_FORMS)
 def test_closed_forms(problem, scheme):
-    """On wild data too: what z(T) is depends on X(T) - X(0) alone."""
+    """Also on rough data: z(T) depends only on X(T) - X(0)."""
     form = CLOSED_FORMS[problem]
     path = SCHEMES[scheme](random_series(8, count=3, rows=(3, 4), channels=form.channels, missing=0.2))
     solution = nc.solve_cde(path, form.field, form.z0(3), solver="tsit5", steps=nc.AtKnots(substeps=20))
@@ -105,7 +105,7 @@ def test_closed_forms(problem, scheme):
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_order_against_a_closed_form(solver):
     form, times = CLOSED_FORMS["logistic"], torch.linspace(0, 2, 4, dtype=torch.float64)
-    pairs = [(times, torch.exp(rate * times)[:, None]) for rate in (0.3, 0.5, 0.7)]  # X turning back would undo errors
+    pairs = [(times, torch.exp(rate * times)[:, None]) for rate in (0.3, 0.5, 0.7)]  # monotone: no cancellation
     path = nc.natural_cubic(nc.IrregularSeries.from_list(pairs, dtype=torch.float64))
     exact = form.end(form.z0(3), rise(path))
     order = solvers[solver].order
@@ -121,7 +121,7 @@ def test_order_against_a_closed_form(solver):
 
 
 def test_area_under_a_broken_line():
-    """dz_1 = dX_1, dz_2 = z_1 dX_2: on straight pieces the sum of trapezoids, and rk4 makes no error."""
+    """dz_1 = dX_1, dz_2 = z_1 dX_2: on linear pieces z_2 is a sum of trapezoids, for which rk4 is exact."""
     path = some_path(9, scheme="linear", channels=2, rows=(2, 9), missing=0)
 
     def field(t, z):
@@ -153,8 +153,8 @@ def test_t_is_the_time_since_the_start_of_each_series(solver):
     assert (last - math.sin(2.0)).abs().max() < {1: 3e-2, 2: 1e-3, 4: 1e-7, 5: 1e-7}[order]
 
 
-def test_a_tableau_of_ones_own():
-    """The classic fourth-order method, which is not the rk4 here."""
+def test_a_custom_tableau():
+    """The classic fourth-order method, which is not the solver "rk4" of the package."""
     classic = nc.Tableau(
         "classic",
         4,
@@ -181,7 +181,7 @@ def test_a_tableau_of_ones_own():
         ({"b_error": (1.0,)}, "0 or 2 weights b_error, one per stage; got 2 and 1"),
     ],
 )
-def test_tableaux_that_are_none(changes, message):
+def test_invalid_tableaux_are_refused(changes, message):
     right = {"a": ((), (1.0,)), "b": (0.5, 0.5), "c": (0.0, 1.0)}
     with pytest.raises(ValueError, match=message):
         nc.Tableau("own", 2, "nobody", **{**right, **changes})
@@ -189,7 +189,7 @@ def test_tableaux_that_are_none(changes, message):
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_order_conditions(solver):
-    """Each tableau's weights and nodes: rows of a sum to c, and quadrature is exact up to the order."""
+    """In every tableau the rows of a sum to c, and the quadrature is exact up to the order."""
     method = solvers[solver]
     assert [sum(row) for row in method.a] == pytest.approx(method.c, abs=1e-14)
     for power in range(method.order):
@@ -198,7 +198,7 @@ def test_order_conditions(solver):
     if method.b_error:
         assert method.first_same_as_last
         assert sum(method.b_error) == pytest.approx(0, abs=1e-14)
-        # the embedded method has one order less: its quadrature of t^3 is still exact, that of t^4 is not
+        # The embedded method has order 4: its quadrature is exact for t^3 but not for t^4.
         for power, exact in ((1, True), (2, True), (3, True), (4, False)):
             off = sum(b * c**power for b, c in zip(method.b_error, method.c, strict=True))
             assert (abs(off) < 1e-12) == exact

@@ -1,4 +1,4 @@
-"""Solves against numbers stored from torchcde (rk4, a step a gap) and diffrax (dopri5, tight tolerances)."""
+"""Solves compared with stored results of torchcde (rk4, one step per gap) and diffrax (dopri5, small tolerances)."""
 
 import dataclasses
 import json
@@ -23,7 +23,7 @@ def tensor(nested):
 
 
 def ours(case, **options):
-    """Our solution, its states (series, rows, hidden), and the gradients by the names in the file."""
+    """Our solution, its states (series, rows, hidden), and the gradients under their names in the file."""
     values, z0 = tensor(case["values"]).requires_grad_(), tensor(case["z0"]).requires_grad_()
     count, rows, channels = values.shape
     hidden, width = z0.shape[1], len(case["first.bias"])
@@ -53,7 +53,7 @@ def compare(case, tolerance, **options):
 @pytest.mark.parametrize("scheme", ["natural_cubic", "linear"])
 @pytest.mark.parametrize("gradient", ["checkpoint", "backprop"])
 def test_torchcde(scheme, gradient, engine):
-    """The same arithmetic, step for step."""
+    """Both libraries take the same steps, so the results agree to rounding."""
     chosen = [case for case in cases_of("torchcde") if case["scheme"] == scheme]
     assert len(chosen) == 2
     for case in chosen:
@@ -72,12 +72,12 @@ def test_torchcde(scheme, gradient, engine):
     ids=["fine", "adaptive", "backsolve"],
 )
 def test_diffrax(options, monkeypatch):
-    """Another discretisation of the same equation: as close as its tolerance."""
+    """diffrax uses another discretisation, so the results agree to its tolerance."""
     on_engine(monkeypatch, "native")
     for case in cases_of("diffrax"):
         compare(case, 1e-8, **options)
 
 
-def test_origin_is_told():
+def test_the_golden_file_states_its_origin():
     assert STORED["origin"]["versions"]["torchcde"] == "0.2.5"
     assert STORED["origin"]["versions"]["diffrax"] == "0.7.2"

@@ -1,4 +1,4 @@
-"""What a CDE does not see (section 6.1): the speed of X, where X starts, excursions that it takes back."""
+"""Invariances of a CDE (section 6.1): the speed of X, its starting point, and excursions that X retraces."""
 
 import dataclasses
 from functools import partial
@@ -42,7 +42,7 @@ def close(a, b, tolerance=1e-9):
 
 @pytest.mark.parametrize("build", [partial(nc.linear, fill="forward"), nc.rectilinear])
 def test_speed_does_not_matter_on_straight_pieces(build, engine):
-    """Other times, the same pieces in u: the very same numbers with one step a piece."""
+    """With other times the pieces are the same in u, so the results are bitwise equal with one step per piece."""
     one = series()
     other = retimed(one, one.times**3 + 5 * one.times - 40)
     field, z0 = mlp(build(one), 4), states(one, 4)
@@ -57,7 +57,7 @@ def test_the_unit_of_time_does_not_matter(build, engine):
 
 
 def test_the_same_trace_at_another_speed(engine):
-    """A row in the middle of each gap's time, but at a third of its way."""
+    """An extra row halfway in time but a third of the way along X."""
     one = series()
     x = blocks(one)
     third = x[:, :-1] + (x[:, 1:] - x[:, :-1]) / 3
@@ -67,7 +67,7 @@ def test_the_same_trace_at_another_speed(engine):
 
 
 def test_time_is_seen_by_flows_in_time_and_through_a_time_channel(engine):
-    """So that the tests above can fail."""
+    """Shows that the tests above can fail."""
     one = series()
     other = retimed(one, 2 * one.times)
     z0 = states(one, 4)
@@ -88,7 +88,7 @@ def test_where_x_starts_does_not_matter(build, engine):
 
 
 def test_there_and_back_again(engine):
-    """X, then X backwards: z is where it was."""
+    """X followed by X backwards brings z back to its initial value."""
     x = blocks(series())
     path = nc.linear(from_values(torch.cat([x, x.flip(1)[:, 1:]], 1)))
     field, z0 = mlp(path, 4), states(path, 4)
@@ -98,14 +98,14 @@ def test_there_and_back_again(engine):
 
 
 def test_an_excursion_that_is_taken_back_does_not_matter(engine):
-    """A tree-like piece: out to two places, home, out to a third, home, in the middle of the way."""
+    """A tree-like detour in the middle: out to two points and back, then out to a third point and back."""
     x = blocks(series())
     out = x[:, 2:3] + torch.tensor([[1.0, 0.5], [2.0, -1.0], [1.0, 0.5], [0.0, 0.0], [-1.0, 2.0], [0.0, 0.0]]).double()
     longer = torch.cat([x[:, :3], out, x[:, 3:]], 1)
     path = nc.linear(from_values(x))
     field, z0 = mlp(path, 4), states(path, 4)
     close(end(path, field, z0), end(nc.linear(from_values(longer)), field, z0))
-    # the time channel tells the two apart: that is why it is there (theorem 3.1)
+    # A time channel distinguishes the two paths, which is why it is added (theorem 3.1).
     timed = [nc.linear(from_values(y).with_channels()) for y in (x, longer)]
     a, b = (end(path, mlp(timed[0], 4), z0) for path in timed)
     assert (a - b).abs().max() > 1e-3

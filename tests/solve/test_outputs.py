@@ -1,4 +1,4 @@
-"""What a solve gives: the last state, states at knots, at asked times, dense; and their independence of later data."""
+"""Outputs of a solve: last state, states at knots, at times and dense; and their independence of later data."""
 
 import dataclasses
 
@@ -28,15 +28,15 @@ def some_case(scheme="natural_cubic", jumps=True, rows=(1, 6)):
 
 
 def shares(path, places):
-    """The times at these shares of every interval, (series, k)."""
+    """The times at these fractions of every interval, shape (series, k)."""
     low, high = path.interval.detach().unbind(1)
     return low[:, None] + (high - low)[:, None] * torch.tensor(places, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("jumps", [False, True])
-def test_all_ways_to_ask_agree(scheme, jumps, engine):
-    """Every output at knots, at the ends and between, whichever way it is asked for."""
+def test_all_values_of_save_agree(scheme, jumps, engine):
+    """States at knots, at the ends and in between are the same for every value of `save`."""
     case = some_case(scheme, jumps)
     steps = {"steps": nc.AtKnots(substeps=2)}
     knots, dense, last = (case.solve(save=save, **steps) for save in ("knots", "dense", "last"))
@@ -78,13 +78,13 @@ def test_between_the_knots_z_is_x_for_the_identity_field(scheme, engine):
     asked, _ = in_every_piece(path.series)
     low = path.interval[:, :1]
     expected = path.evaluate(asked) - path.evaluate(low, side="left")
-    # at the start of a padded row the path has not moved, nor has z
+    # In a padded column the time is the start of the series, where z is z0.
     solution = nc.solve_cde(path, field, z0, save="dense", solver="ralston")
     torch.testing.assert_close(solution.evaluate(asked), expected, rtol=0, atol=1e-12)
 
 
 def test_between_the_knots_against_a_fine_reference(engine):
-    """One step of the solver from the last grid point is as good as the solve itself."""
+    """One solver step from the last grid point is as accurate as the solve."""
     path = smooth_path(rows=5)
     field, z0 = mlp(path, 3), states(path, 3)
     asked = shares(path, np.linspace(0, 1, 23).tolist())
@@ -111,7 +111,7 @@ def test_gradients_of_states_between_knots(flow, engine):
     assert largest_difference(dense, wanted) < 1e-11
 
 
-def test_states_that_were_not_kept_say_how_to_keep_them():
+def test_states_that_were_not_saved_raise_with_the_fix():
     case = some_case()
     with pytest.raises(ValueError, match='solve with save="knots"'):
         case.solve().at_knots  # noqa: B018
@@ -124,8 +124,8 @@ def test_states_that_were_not_kept_say_how_to_keep_them():
     assert repr(case.solve()).startswith("Solution(5 series, 3 hidden, ")
 
 
-def test_times_are_the_users(engine):
-    """Unix seconds in float32: times are shifted in float64 before anything is rounded."""
+def test_times_keep_float64_precision(engine):
+    """Unix seconds with float32 values: times are shifted in float64 before they are rounded to float32."""
     series = random_series(84, count=3, rows=(4, 4), dtype=torch.float32)
     late = dataclasses.replace(series, times=series.times + 1.7e9)
     field, z0 = mlp(nc.linear(series), 3), states(nc.linear(series), 3)
@@ -137,7 +137,7 @@ def test_times_are_the_users(engine):
 
 
 def test_asked_times_never_leave_their_step(engine):
-    """A gap of a few ticks of the clock: times and steps are rounded, z stays between the values at the rows."""
+    """In a gap of a few units of float64 rounding, z stays between its values at the rows."""
     start, tick = 1.7e9, 2.0**-22
     times = [start, start + 5 * tick]
     path = nc.linear(nc.IrregularSeries.from_list([(times, [[0.0], [1.0]])], dtype=torch.float64))
@@ -161,7 +161,7 @@ class Adding(torch.nn.Module):
 
 
 def walk(jump_rows, flow=None, save="knots", times=(0.0, 1.0, 3.0)):
-    """One series with values 1, 10, 100 at three rows, which the jumps add; the flow adds the time, if any."""
+    """One series with values 1, 10, 100 at three rows, which the jumps add; a flow, if given, adds the elapsed time."""
     values = torch.tensor([[1.0], [10.0], [100.0]], dtype=torch.float64)
     path = nc.linear(nc.IrregularSeries.from_list([(times, values)], dtype=torch.float64))
     jump = Jump(Adding(), values, torch.tensor(jump_rows))
@@ -177,7 +177,7 @@ class Clock(torch.nn.Module):
 
 def test_jumps_come_first_and_states_are_read_after_them():
     assert walk([True, True, True]).at_knots[:, 0].tolist() == [1, 12, 124]
-    assert walk([True, False, True]).at_knots[:, 0].tolist() == [1, 1, 102]  # a row without observations
+    assert walk([True, False, True]).at_knots[:, 0].tolist() == [1, 1, 102]  # no jump at the second row
     clock = TimeTerm(Clock())
     assert walk([True, True, True], clock).at_knots[:, 0].tolist() == [1, 14, 132]
     between = walk([True, True, True], clock, save=torch.tensor([0.0, 0.5, 1.0, 2.0, 3.0]))
@@ -193,7 +193,7 @@ def test_jumps_alone_need_no_evaluations(engine):
 
 
 def test_jumps_of_a_rectilinear_path_come_after_its_vertical_pieces(engine):
-    """At a row X has already moved: z sees the new value, then the jump."""
+    """At a row, z first follows X to its new value, then jumps."""
     path = some_path(86, scheme="rectilinear", rows=(2, 5), missing=0)
     z0 = torch.zeros(len(path), path.channels, dtype=torch.float64)
     seen = []
@@ -223,7 +223,7 @@ PRESENT = 5
 @pytest.mark.parametrize("scheme", CAUSAL)
 @pytest.mark.parametrize("flow", ["cde", "driven"])
 def test_the_future_does_not_change_the_past(scheme, flow, engine):
-    """Other values, other gaps, other missing ones after the present: earlier states are the same bits."""
+    """With other values, gaps and missing values after the present, earlier states are bitwise equal."""
     series = random_series(87, count=4, rows=(10, 10), channels=2).with_channels()
     rows = torch.arange(40) % 10
     values, times = series.values.clone(), series.times.clone()
@@ -238,7 +238,7 @@ def test_the_future_does_not_change_the_past(scheme, flow, engine):
 
 
 def test_natural_cubic_sees_the_future(engine):
-    """So that the test above can fail."""
+    """Shows that the test above can fail."""
     series = random_series(87, count=4, rows=(10, 10), channels=2, missing=0)
     rows = torch.arange(40) % 10
     other = dataclasses.replace(series, values=series.values + (rows == 9)[:, None])

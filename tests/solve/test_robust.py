@@ -1,4 +1,4 @@
-"""What goes wrong, and how it is told; what looks wrong, and works."""
+"""Failures and their error messages, and extreme inputs that must work."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ from solve_cases import Case, identity_field, mlp, some_flow, some_jump, some_pa
 
 
 def exploding(scale=1e60):
-    """f(z) = scale (z, z): layers that the engine knows, and that overflow within some steps."""
+    """f(z) = scale (z, z), made of layers that the engine supports; overflows within a few steps."""
     layer = nn.Linear(1, 2).double()
     with torch.no_grad():
         layer.weight.fill_(scale)
@@ -21,7 +21,7 @@ def exploding(scale=1e60):
 
 
 def named_path():
-    """Series "calm" does not move; series "wild" does."""
+    """The path of series "calm" is constant, that of series "wild" is not."""
     times = torch.tensor([10.0, 11.0, 12.5, 13.0, 20.0], dtype=torch.float64)
     still, moving = torch.zeros(5, 2).double(), torch.linspace(0, 4, 10).reshape(5, 2).double()
     return nc.linear(
@@ -37,7 +37,7 @@ Z0 = torch.tensor([[1.0], [2.0], [3.0]], dtype=torch.float64)
 
 
 def test_an_explosion_names_series_and_time(engine):
-    """Four stages a step multiply by 1e240: the second step overflows."""
+    """The four stages of a step multiply z by 1e240, so the second step overflows."""
     with pytest.raises(
         SolveError, match=r"series 'wild' at t=11: the state is no longer finite.*1 of 3 series.*throw=False"
     ):
@@ -53,7 +53,7 @@ def test_an_explosion_without_throw_is_a_status(engine):
     finite = solution.at_knots.isfinite()[:, 0].tolist()
     assert finite == [True] * 5 + [True, True, False, False, False] + [True] * 2
     assert "no longer finite" in repr(solution)
-    assert solution.reached.tolist()[1] == 11.0  # where it ceased to be
+    assert solution.reached.tolist()[1] == 11.0  # the time at which the state stopped being finite
     assert solution.reached[[0, 2]].tolist() == named_path().interval[[0, 2], 1].tolist()
     whole = nc.solve_cde(named_path()[[0, 2]], exploding(), Z0[[0, 2]])
     assert whole.status is Status.done
@@ -61,7 +61,7 @@ def test_an_explosion_without_throw_is_a_status(engine):
 
 @pytest.mark.parametrize("flow", [False, True])
 def test_an_explosion_in_a_jump(flow, engine):
-    """At any row, also at the last one, where no step comes after it."""
+    """A jump can fail at any row, including the last one, which no step follows."""
     path = some_path(111, scheme="linear", count=3, rows=(3, 3))
     jump = some_jump(path, 3, every_row=True)
     moves = some_flow("cde", path, 3) if flow else None
@@ -186,7 +186,7 @@ def test_an_empty_batch(save, gradient, engine):
 
 @pytest.mark.parametrize("scheme", ["natural_cubic", "linear", "rectilinear"])
 def test_series_of_one_knot(scheme, engine):
-    """They stay where they start, but for their jump."""
+    """Their state is z0, updated by the jump if there is one."""
     path = some_path(113, scheme=scheme, rows=(1, 1))
     z0 = states(path, 3)
     for flow in ("cde", "driven"):
@@ -205,7 +205,7 @@ def test_series_of_one_knot(scheme, engine):
 @pytest.mark.parametrize("build", [nc.linear, nc.rectilinear, nc.hermite, nc.natural_cubic])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_huge_and_tiny_gaps(gap, build, dtype, engine):
-    """X does not know how long a gap lasts: z follows it whatever the clock."""
+    """The length of a gap does not affect the increments of X, and so not z."""
     times = gap * torch.tensor([0.0, 1.0, 2.0, 4.0], dtype=torch.float64)
     values = torch.tensor([[0.0, 1.0], [1.0, 0.5], [0.0, 2.0], [2.0, 1.0]])
     path = build(nc.IrregularSeries.from_list([(times, values)], dtype=dtype))
@@ -221,7 +221,7 @@ def test_huge_and_tiny_gaps(gap, build, dtype, engine):
 
 
 def test_huge_and_tiny_gaps_in_one_series(engine):
-    """Next to each other, at unix times: gaps of a nanosecond are below the clock, those of 30 years are not."""
+    """Gaps of a nanosecond, of 30 years and of a second, next to each other."""
     times = torch.tensor([0.0, 1e-9, 1e9, 1e9 + 1.0], dtype=torch.float64)
     path = nc.linear(
         nc.IrregularSeries.from_list([(times, torch.tensor([[0.0], [1.0], [0.5], [2.0]]))], dtype=torch.float64)
@@ -233,7 +233,7 @@ def test_huge_and_tiny_gaps_in_one_series(engine):
 
 
 def test_huge_gaps_of_flows_in_time_fail_loudly_or_settle(engine):
-    """h = tanh(...) - z over 1e9 units of time: an explicit step explodes, and says so."""
+    """h = tanh(...) - z over 1e9 units of time: an explicit step explodes and raises SolveError."""
     path = nc.linear(nc.IrregularSeries.from_list([([0.0, 1e9], [[0.0], [1.0]])], dtype=torch.float64))
     flow = TimeTerm(some_flow("driven", path, 2).field)
     solution = solve(path, torch.ones(1, 2).double(), flow=flow, steps=nc.AtKnots(substeps=40), throw=False)
@@ -245,7 +245,7 @@ def test_huge_gaps_of_flows_in_time_fail_loudly_or_settle(engine):
     assert adaptive.last.isfinite().all()
 
 
-def test_inputs_are_left_as_they_were(engine):
+def test_inputs_are_not_modified(engine):
     path = some_path(114)
     case = Case(path, states(path, 3), some_flow("cde", path, 3), some_jump(path, 3))
     before = {name: x.detach().clone() for name, x in case.leaves.items()}
@@ -267,7 +267,7 @@ def test_views_and_strides_of_z0(engine):
 
 
 def test_a_field_that_changes_its_argument_in_place():
-    """The first layer of a user's network may work in place: it must not reach the state."""
+    """A field may modify its argument in place; the state must not change."""
     path = some_path(116, scheme="linear")
     weights = nn.Linear(3, 9).double()
 

@@ -1,4 +1,4 @@
-"""Gradients of a solve: exact, by every method, to everything that they must reach."""
+"""Gradients of a solve by every method, with respect to everything that is differentiable."""
 
 import dataclasses
 
@@ -35,13 +35,13 @@ METHODS = {**EXACT, "backsolve": ("backsolve", "native")}
 
 @pytest.fixture(params=EXACT)
 def exact(request, monkeypatch):
-    """Every way to exact gradients, on its engine."""
+    """Every exact gradient method, on its engine."""
     return chosen(monkeypatch, *EXACT[request.param])
 
 
 @pytest.fixture(params=METHODS)
 def gradient(request, monkeypatch):
-    """Every way to gradients, on its engine."""
+    """Every gradient method, on its engine."""
     return chosen(monkeypatch, *METHODS[request.param])
 
 
@@ -53,7 +53,7 @@ def chosen(monkeypatch, gradient, engine):
 
 
 def steps_for(gradient):
-    """Exact gradients are exact for any steps, backsolve's for short ones."""
+    """Steps for a gradient method: any for the exact ones, small ones for backsolve."""
     return nc.AtKnots(substeps=10 if gradient == "backsolve" else 2)
 
 
@@ -64,11 +64,11 @@ def small(flow="cde", jumps=True, scheme="hermite"):
 
 @pytest.mark.parametrize("flow", ["cde", "driven"])
 def test_gradcheck(flow, exact):
-    """Against differences, to initial states, path, row inputs and all parameters."""
+    """Finite differences with respect to initial states, path, inputs of jumps and all parameters."""
     case = small(flow)
     asked = case.path.interval.detach().mean(1, keepdim=True)
 
-    def function(*leaves):  # gradcheck changes them in place, so that the modules see it
+    def function(*leaves):  # unused: gradcheck changes the leaves in place
         return case.outputs(gradient=exact, save=asked, solver="heun")[1]
 
     assert torch.autograd.gradcheck(function, tuple(case.leaves.values()), fast_mode=exact != "checkpoint")
@@ -86,7 +86,7 @@ def test_checkpoint_equals_backprop(flow, save, engine):
 
 
 def slope_of(loss, x, where, step=1e-5):
-    """The derivative of the loss in the direction `where`, by differences."""
+    """The derivative of the loss in the direction `where`, by finite differences."""
     with torch.no_grad():
         return ((loss(x + step * where) - loss(x - step * where)) / (2 * step)).item()
 
@@ -97,7 +97,7 @@ def some_direction(x):
 
 @pytest.mark.parametrize("build", [nc.natural_cubic, nc.hermite, nc.linear, nc.rectilinear])
 def test_gradients_reach_the_data(build, gradient):
-    """Series values to path to z, with missing values: those that were not observed have none."""
+    """Gradients flow from z through the path to the values of the series, and are 0 for missing values."""
     series = random_series(62, count=2, rows=(4, 5), channels=2, missing=0.2)
     field, z0 = mlp(build(series), 3), states(series, 3)
     options = {"gradient": gradient, "solver": "tsit5", "steps": steps_for(gradient)}
@@ -117,7 +117,7 @@ def test_gradients_reach_the_data(build, gradient):
 @pytest.mark.parametrize("build", [nc.natural_cubic, nc.hermite])
 @pytest.mark.parametrize("kind", ["cde", "driven", "of time"])
 def test_gradients_reach_the_times(build, kind, gradient):
-    """Through the coefficients, through how long a flow in time lasts, and through f(t, z)."""
+    """Gradients flow through the coefficients, the durations of steps, and the argument t of f."""
     series = random_series(63, count=2, rows=(4, 5), channels=1, missing=0)
     flow = ControlTerm(OfTime()) if kind == "of time" else some_flow(kind, build(series), 3)
     z0 = states(series, 3)
@@ -140,7 +140,7 @@ class OfTime(nc.VectorField):
 @pytest.mark.parametrize("kind", ["cde", "driven"])
 @pytest.mark.parametrize("save", ["times", "dense"])
 def test_gradients_reach_the_times_from_states_between_knots(kind, save, gradient):
-    """The time asked for stays where it is, the knots around it move."""
+    """The requested time is fixed; the knots around it move."""
     series = random_series(64, count=2, rows=(4, 4), channels=2, missing=0)
     flow, z0 = some_flow(kind, nc.hermite(series), 3), states(series, 3)
     knots = series.times.reshape(2, 4)
@@ -158,7 +158,7 @@ def test_gradients_reach_the_times_from_states_between_knots(kind, save, gradien
     assert (found * where).sum().item() == pytest.approx(slope_of(loss, series.times, where), abs=1e-6)
 
 
-def test_times_asked_for_have_no_gradient_and_say_so():
+def test_requested_times_that_require_gradients_raise():
     case = small()
     asked = case.path.interval.detach().mean(1, keepdim=True).requires_grad_()
     with pytest.raises(ValueError, match=r"not differentiable in the times at which .* pass t.detach\(\)"):
@@ -199,8 +199,8 @@ def test_double_backward_with_backprop():
 
 @pytest.mark.parametrize("method", ["checkpoint", "backsolve"])
 @pytest.mark.parametrize("loss", [torch.sum, lambda x: x.sin().sum()])
-def test_double_backward_without_backprop_says_so(method, loss, monkeypatch):
-    """Also where the incoming gradient is a constant: a penalty on gradients must not silently count for nothing."""
+def test_double_backward_without_backprop_raises(method, loss, monkeypatch):
+    """Also if the incoming gradient is a constant: a gradient penalty must not silently be zero."""
     if kernels is None:
         pytest.skip("the native kernels were not built or are turned off")
     on_engine(monkeypatch, "native")
@@ -220,7 +220,7 @@ def test_parameter_hooks_run_and_can_change_gradients(gradient):
     weight = case.leaves["flow layers.0.weight"]
     case.outputs(gradient=gradient)[1].sum().backward()
     plain, weight.grad, seen = weight.grad, None, []
-    handles = [  # once a backward pass, on the whole gradient
+    handles = [  # called once per backward pass, with the whole gradient
         weight.register_hook(lambda g: seen.append("hook") or 2 * g),
         weight.register_post_accumulate_grad_hook(lambda p: seen.append("after")),
     ]
@@ -242,7 +242,7 @@ def test_two_uses_of_a_field_in_one_graph_add_up(gradient):
         return solve(again.path, middle, flow=ControlTerm(flow_two), gradient=gradient).last.sin().sum()
 
     shared = torch.autograd.grad(twice(field, field), list(field.parameters()))
-    other = mlp(case.path, 2, seed=4)  # the same weights again
+    other = mlp(case.path, 2, seed=4)  # a second field with equal weights
     assert torch.equal(other.layers[0].weight, field.layers[0].weight)
     apart = torch.autograd.grad(twice(field, other), [*field.parameters(), *other.parameters()])
     for whole, first, second in zip(shared, apart[: len(shared)], apart[len(shared) :], strict=True):
@@ -250,7 +250,7 @@ def test_two_uses_of_a_field_in_one_graph_add_up(gradient):
 
 
 def test_a_module_shared_by_flow_and_jump(gradient):
-    """Its gradient is the sum of both, not twice the sum."""
+    """Its gradient is the sum of both contributions, each counted once."""
     path = some_path(65, scheme="linear", count=3, rows=(2, 4), channels=2)
     shared = nn.Linear(2, 2).double()
 
@@ -280,7 +280,7 @@ def test_a_module_shared_by_flow_and_jump(gradient):
     assert found[0, 1].item() == pytest.approx((ends[0] - ends[1]) / 2e-5, abs=1e-6)
 
 
-READ_AGAIN = {  # what the way back reads again, as it was; torch's own operations keep copies of some
+READ_AGAIN = {  # tensors that the backward pass reads again; torch's own operations keep copies of some
     "backprop": ["flow layers.0.weight", "jump gate_z.weight"],
     "checkpoint": ["flow layers.0.weight", "jump gate_z.weight", "path", "row inputs", "z0"],
     "checkpoint on torch": ["flow layers.0.weight", "jump gate_z.weight", "path", "row inputs"],
@@ -300,8 +300,8 @@ def test_a_change_in_place_before_backward_is_noticed(method, leaf, monkeypatch)
         loss.backward()
 
 
-def test_parameters_that_are_swapped_for_one_call(gradient):
-    """torch.func.functional_call: gradients go to the tensors that were given, with the values that were given."""
+def test_functional_call(gradient):
+    """Gradients reach the tensors passed to torch.func.functional_call, computed with their values."""
     case = small()
     field = case.flow.field
     given = {f"field.{name}": (0.5 * p).detach().requires_grad_() for name, p in field.named_parameters()}
@@ -337,7 +337,7 @@ def test_backward_twice_and_retained(engine):
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_nothing_is_kept_where_no_gradient_is_wanted(mode, engine, monkeypatch):
+def test_no_checkpoints_are_kept_without_gradients(mode, engine, monkeypatch):
     kept = []
 
     class Recorded:
@@ -369,7 +369,7 @@ def test_gradients_of_unused_outputs_are_zero(engine):
 
 
 def test_frozen_fields_and_plain_inputs(engine):
-    """Nothing requires gradients: nothing does afterwards."""
+    """If no input requires gradients, the output does not either."""
     path = some_path(66)
     field = mlp(path, 3).requires_grad_(False)
     for gradient in ("backprop", "checkpoint", "backsolve"):

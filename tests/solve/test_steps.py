@@ -1,4 +1,4 @@
-"""Where the steps lie: their number, their place in the pieces, and that f and X are asked there and nowhere else."""
+"""Steps: their number, their position in the pieces, and where f and X are evaluated."""
 
 import itertools
 import math
@@ -15,7 +15,7 @@ from solve_cases import SOLVERS, mlp, some_jump, some_path, states
 
 
 class Recorder(nc.VectorField):
-    """A smooth field of time and state that writes down when it was asked, and for how many series."""
+    """A smooth field of time and state that records the time and batch size of every evaluation."""
 
     def __init__(self, channels):
         super().__init__()
@@ -41,7 +41,7 @@ STEPS = {
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("steps", STEPS)
 def test_nothing_is_asked_outside_the_interval(steps, scheme, monkeypatch):
-    """Neither f at a time outside, nor X at a place outside the piece, there and back."""
+    """Neither f outside the interval nor X outside its piece, in forward and backward passes."""
     places = []
 
     def recorded(term, pieces, u, length, drive=ControlTerm.drive):
@@ -68,7 +68,7 @@ def test_nothing_is_asked_outside_the_interval(steps, scheme, monkeypatch):
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_f_is_called_stages_times_steps_times(solver):
-    """For every series its own number, and never once more to look at its shape."""
+    """Each series has its own number of evaluations, and none is spent on finding out shapes."""
     path = some_path(3, rows=(1, 6))
     for steps in (nc.AtKnots(), nc.AtKnots(substeps=2), nc.FixedSteps(0.4)):
         field = Recorder(path.channels)
@@ -83,13 +83,13 @@ def test_f_is_called_stages_times_steps_times(solver):
 
 @pytest.mark.parametrize("with_jumps", [False, True])
 def test_extra_events_cost_no_evaluations(with_jumps):
-    """Backsolve keeps the states before jumps, and asked times lie between steps: neither makes the loop call f more."""
+    """The extra events of backsolve (states before jumps) and of requested times cause no extra evaluations."""
     path = some_path(4, rows=(2, 6))
     jump = some_jump(path, 2) if with_jumps else None
     field, z0 = Recorder(path.channels), states(path, 2).requires_grad_()
     solution = solve(path, z0, flow=ControlTerm(field), jump=jump, gradient="backsolve", save="knots")
     assert field.evaluations == solution.stats.evaluations.sum() == 4 * (path.series.lengths - 1).sum()
-    asked = path.interval[:, :1]  # at the start: no step
+    asked = path.interval[:, :1]  # at the start of the series: needs no step
     before = field.evaluations
     solve(path, z0, flow=ControlTerm(field), jump=jump, save=asked)
     assert field.evaluations == 2 * before
@@ -97,8 +97,8 @@ def test_extra_events_cost_no_evaluations(with_jumps):
 
 @pytest.mark.parametrize("solver", ["dopri5", "tsit5"])
 def test_evaluations_under_adaptive(solver):
-    """All seven stages of a step that was tried, but for the first where it is known: after a rejected step, and inside
-    a piece, where it is the last of the step before. Then six a step along the accepted ones."""
+    """Search: seven stages per tried step, minus the first stage where it is known (after a rejected step, and inside
+    a piece after an accepted one). Then six stages per accepted step."""
     path = some_path(5, rows=(2, 5))
     field = Recorder(path.channels)
     stats = nc.solve_cde(path, field, states(path, 2), solver=solver, steps=nc.Adaptive(1e-7, 1e-9)).stats
@@ -110,7 +110,7 @@ def test_evaluations_under_adaptive(solver):
     assert stats.evaluations.tolist() == (7 * pieces + 6 * (tried - pieces) + 6 * stats.accepted).tolist()
 
 
-def test_at_knots_takes_a_step_a_gap():
+def test_at_knots_takes_one_step_per_gap():
     path = some_path(6, scheme="linear", rows=(2, 9))
     grid = fixed_grid(path, nc.AtKnots())
     assert grid.offsets.diff().tolist() == (path.series.lengths - 1).tolist()
@@ -131,7 +131,7 @@ def test_fixed_steps_are_no_longer_than_their_size_and_end_at_knots():
     assert grid.piece.tolist() == [0] * 2 + [1] * 5 + [2] + [3] * 3
     durations = path.durations[grid.piece] * grid.length
     assert durations.tolist() == pytest.approx([0.5] * 7 + [0.1] + [0.5] * 3)
-    # a size that divides the gap, but for rounding, adds no tiny step
+    # A size that divides the gap up to rounding does not add a tiny step.
     assert 2.1 / 0.3 > 7
     seven = nc.linear(nc.IrregularSeries.from_list([([0.0, 2.1], [[0.0], [1.0]])]))
     assert len(fixed_grid(seven, nc.FixedSteps(0.3)).piece) == 7
@@ -147,8 +147,8 @@ def test_fixed_steps_of_the_gap_are_steps_at_knots(engine):
     assert (last[0.5] - last[2.0]).abs().max() > 0
 
 
-def test_a_series_pays_for_its_own_gaps_only():
-    """54 steps for 55 observations, whatever the clock of its batch mates."""
+def test_the_steps_of_a_series_depend_only_on_its_own_gaps():
+    """54 steps for 55 observations, whatever the gaps of the other series of the batch."""
     dense, sparse = torch.linspace(0, 1, 55, dtype=torch.float64), torch.tensor([0.0, 1000.0], dtype=torch.float64)
     path = nc.linear(
         nc.IrregularSeries.from_list([(t, torch.sin(t)[:, None]) for t in (dense, sparse)], dtype=torch.float64)
@@ -188,13 +188,13 @@ def test_more_steps_than_fit_the_memory_are_refused_before_they_are_made(monkeyp
     monkeypatch.setattr(step_memory, "memory_limit", lambda: 2 * 160 * 4000)
     with torch.no_grad():
         nc.solve_cde(path, field, z0, steps=nc.AtKnots(1000))
-    with pytest.raises(ValueError, match="asks for 4e"):  # states are kept for the gradient
+    with pytest.raises(ValueError, match="asks for 4e"):  # with gradients, states are kept at every step
         nc.solve_cde(path, field, z0, steps=nc.AtKnots(1000))
     nc.solve_cde(path, field, z0, steps=nc.AtKnots(500))
 
 
 def test_a_gap_of_a_hundred_million_mean_gaps_is_named():
-    """In a process that may use 6 GB: the steps of GRU-ODE over the gap would need more."""
+    """In a process limited to 6 GB: the steps of GRU-ODE in the gap would need more."""
     done = fresh_python(
         """
         import resource
@@ -217,7 +217,7 @@ def test_a_gap_of_a_hundred_million_mean_gaps_is_named():
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_steps_are_right_for_ragged_random_batches(solver):
-    """Every series alone, walked by hand with the tableau, against the batch."""
+    """A batch compared with a hand-written Runge-Kutta loop over each series."""
     method = solvers[solver]
     path = some_path(8, scheme="hermite", rows=(1, 5))
     field, z0 = Recorder(path.channels), states(path, 2)

@@ -1,4 +1,4 @@
-"""Torch's other ways of differentiating: hessians, forward mode, torch.func. They are right, or they raise; never a silent zero."""
+"""Hessians, forward mode and torch.func: the result is right or an error is raised, never a silent zero."""
 
 import copy
 import pickle
@@ -30,7 +30,7 @@ def values():
 
 
 def loss_of(field, scheme=nc.linear, gradient="checkpoint"):
-    """A number that depends on the values through path and solve."""
+    """A scalar loss of the values, through path and solve."""
 
     def loss(values):
         series = nc.IrregularSeries.from_list([([0.0, 1.0, 2.5, 3.0], values)], dtype=torch.float64)
@@ -50,7 +50,7 @@ def slope(loss, values, direction, step=1e-6):
     ("scheme", "gradient"),
     [(nc.linear, "checkpoint"), (nc.linear, "backsolve"), (nc.natural_cubic, "backprop"), (nc.hermite, "backprop")],
 )
-def test_second_derivatives_that_are_not_there_raise(scheme, gradient, field, values):
+def test_unsupported_second_derivatives_raise(scheme, gradient, field, values):
     loss = loss_of(field, scheme, gradient)
     with pytest.raises(RuntimeError, match="cannot be differentiated twice"):
         hessian(loss, values)
@@ -63,7 +63,7 @@ def test_second_derivatives_that_are_not_there_raise(scheme, gradient, field, va
 
 @needs_kernels
 @pytest.mark.parametrize("gradient", ["checkpoint", "backsolve"])
-def test_nor_for_the_initial_state(gradient):
+def test_unsupported_second_derivatives_to_the_initial_state_raise(gradient):
     path = some_path(3, count=1)
     field = mlp(path, 3)
     with pytest.raises(RuntimeError, match="cannot be differentiated twice"):
@@ -81,10 +81,10 @@ def test_second_derivatives_by_backprop(field, values):
     torch.testing.assert_close(found.sum((2, 3)), expected, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # torch's own, when forward mode is first used
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # torch's own, at the first use of forward mode
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_forward_mode_and_torch_func(scheme, field, values):
-    """By the default gradient, through the path and through the solve."""
+    """With the default gradient method, through path and solve."""
     loss, direction = loss_of(field, scheme), torch.randn_like(values)
     expected = slope(loss, values, direction)
     with forward_ad.dual_level():
@@ -99,7 +99,7 @@ def test_forward_mode_and_torch_func(scheme, field, values):
 
 
 @needs_kernels
-def test_gradients_in_batches_raise(field, values):
+def test_vectorized_gradients_raise(field, values):
     with pytest.raises(RuntimeError, match="one gradient at a time; use vectorize=False"):
         jacobian(loss_of(field), values, vectorize=True)
 
@@ -118,7 +118,7 @@ def test_backsolve_in_forward_mode_is_refused(field, values):
 
 @pytest.mark.parametrize("gradient", ["checkpoint", "backsolve"])
 def test_inside_torchs_own_checkpoint(gradient, field, values):
-    """Which lets saved tensors be looked at once."""
+    """torch.utils.checkpoint allows saved tensors to be unpacked only once."""
     leaf, loss = values.clone().requires_grad_(), loss_of(field, nc.natural_cubic, gradient)
     (expected,) = torch.autograd.grad(loss(leaf), leaf)
     outer = torch.utils.checkpoint.checkpoint(loss, leaf, use_reentrant=False)
@@ -127,7 +127,7 @@ def test_inside_torchs_own_checkpoint(gradient, field, values):
 
 
 def test_backsolve_of_a_function_inside_as_cde_is_refused():
-    """Its parameters are not known, and would get no gradient without a word."""
+    """The parameters of a function are unknown, so they would silently get no gradient."""
     path = some_path(3, count=1, channels=2)
     start = torch.cat([torch.zeros(1, 1, dtype=path.dtype), path.evaluate(path.interval[:, :1])[:, 0]], dim=1)
     field = nc.as_cde(lambda t, z, x: z, hidden=1, channels=2)
@@ -142,7 +142,7 @@ def test_backsolve_of_a_function_inside_as_cde_is_refused():
 
 
 def test_a_path_is_unchanged_by_use(field, values):
-    """Whatever mode it is used in first."""
+    """Using a path in one mode of differentiation does not affect its later use in another."""
     path = nc.linear(
         nc.IrregularSeries.from_list(
             [([0.0, 1.0, 2.5, 3.0], values.requires_grad_())], dtype=torch.float64

@@ -1,4 +1,4 @@
-"""Theorem C.1: whatever an ODE driven by the value of X does, a CDE does too."""
+"""Theorem C.1: every ODE driven by the value of X can be written as a CDE."""
 
 import dataclasses
 import math
@@ -18,14 +18,14 @@ HIDDEN, CHANNELS = 3, 4
 
 
 class Wave(nn.Module):
-    """h(t, z, X) = sin(t) z + cos(X^1) + X^2 X^3: sees all there is to see, and has no parameters."""
+    """h(t, z, X) = sin(t) z + cos(X^1) + X^2 X^3: depends on all arguments and has no parameters."""
 
     def forward(self, t, z, x):
         return torch.sin(t)[:, None] * z + torch.cos(x[:, 1:2]) + (x[:, 2] * x[:, 3])[:, None]
 
 
 class Squared(nn.Module):
-    """h(t, z, X) = W X^2 - z: nothing but X pushes it."""
+    """h(t, z, X) = W X^2 - z: without X the state decays to 0."""
 
     def __init__(self):
         super().__init__()
@@ -57,7 +57,7 @@ def with_start(z0, path):
 
 
 def both(h, path, z0, **options):
-    """States at the knots of the ODE, and of the CDE."""
+    """States at the knots, of the ODE and of the CDE."""
     ode = solve(path, z0, flow=TimeTerm(h), save="knots", **options)
     cde = nc.solve_cde(path, nc.as_cde(h, HIDDEN, CHANNELS), with_start(z0, path), save="knots", **options)
     return ode.at_knots, cde.at_knots
@@ -66,7 +66,7 @@ def both(h, path, z0, **options):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scheme", STRAIGHT)
 def test_the_same_numbers_on_straight_pieces(kind, scheme):
-    """Every stage sees the same X: the two discretisations are one."""
+    """Every stage evaluates the same X, so the two discretisations are the same."""
     ode, cde = both(*made(kind, scheme))
     torch.testing.assert_close(cde[:, :HIDDEN], ode, rtol=1e-11, atol=1e-11)
     assert ode.std() > 0.1
@@ -82,7 +82,7 @@ def test_converges_to_the_same_on_cubic_pieces(kind, scheme):
             ode, cde = both(h, path, z0, steps=nc.AtKnots(substeps))
         gaps.append(float((cde[:, :HIDDEN] - ode).abs().max()))
     assert gaps[2] < 1e-6
-    if kind == "ode":  # does not see X
+    if kind == "ode":  # does not depend on X
         assert gaps[0] < 1e-12
     else:
         assert gaps[0] > 1e-8
@@ -125,8 +125,8 @@ def test_time_may_be_another_channel():
     torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-11)
 
 
-def test_a_clock_at_another_speed():
-    """A time channel of slope 1/s, as scaled series have it, needs s h."""
+def test_a_scaled_time_channel():
+    """A time channel of slope 1/s, like that of scaled series, needs s h."""
     h, path, z0 = made("squared", "linear")
     raw = random_series(4, count=4, rows=(1, 6), channels=CHANNELS - 1, missing=0.2)
     scaled = dataclasses.replace(nc.SeriesScaler().fit_transform(raw), scales=ChannelScales(time=3.0)).with_channels()
@@ -151,7 +151,7 @@ def test_the_matrix_is_the_one_of_the_theorem():
     torch.testing.assert_close(field.prod(t, z, dx), torch.einsum("bhc,bc->bh", matrix, dx))
 
 
-def test_wrong_use_is_told():
+def test_invalid_arguments_raise():
     h = Squared()
     with pytest.raises(TypeError, match=r"h must be a module or function h\(t, z, X\) .* got MLPField"):
         nc.as_cde(nc.MLPField(2, 3), 3, 2)

@@ -1,8 +1,8 @@
-"""The counter-example of theorem C.1 in numbers: X itself is easy for a CDE, and out of reach of an ODE that sees X.
+"""The counter-example of theorem C.1 in numbers: a CDE represents X itself easily, an ODE driven by X cannot.
 
-The map from X to $X^1(t) - X^1(t_0)$ is the CDE with a constant f. An ODE $\\mathrm{d}z = h(z, X)\\, \\mathrm{d}t$ would need
-$h = \\mathrm{d}X^1/\\mathrm{d}t$, of which the value of X says nothing; it can only run after X, and the faster X turns the further it
-stays behind.
+The map from X to $X^1(t) - X^1(t_0)$ is the CDE with a constant f. An ODE $\\mathrm{d}z = h(z, X)\\, \\mathrm{d}t$
+would need $h = \\mathrm{d}X^1/\\mathrm{d}t$, which the value of X does not determine. It can only follow X with a
+delay, and its error grows as X turns faster.
 """
 
 import pytest
@@ -12,11 +12,11 @@ import neuralcde as nc
 from ragged_cases import SCHEMES
 from solve_cases import some_path
 
-TURNS = (2, 8, 32)  # in the same stretch of time: rougher and rougher
+TURNS = (2, 8, 32)  # number of turns in the same time, for rougher and rougher paths
 
 
 def zigzag(turns, seed):
-    """64 paths that go to 1 or -1 at every turn, by the toss of a coin; time is channel 0."""
+    """64 paths that go to 1 or -1 at random at every turn; time is channel 0."""
     generator = torch.Generator().manual_seed(seed)
     times = torch.linspace(0, 4, turns + 1, dtype=torch.float64)
     signs = torch.randint(0, 2, (64, turns + 1, 1), generator=generator) * 2.0 - 1.0
@@ -30,7 +30,7 @@ def increments(path, channel=1):
 
 
 def error_after_training(model, turns):
-    """Root mean square error over all knots of other paths, after 150 steps of Adam."""
+    """Root mean square error over all knots of test paths, after 150 steps of Adam."""
     path, other = zigzag(turns, 1), zigzag(turns, 2)
     target, optimiser = increments(path), torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(150):
@@ -43,7 +43,7 @@ def error_after_training(model, turns):
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_constant_field_gives_the_path(scheme, engine):
-    """f = [[1, 0, 0], [0, 0, 0]]: z^1 moves with X^1 and z^2 stays."""
+    """A constant f with which z^1 follows X^1 and z^2 is constant."""
     path = some_path(5, scheme=scheme, rows=(1, 9))
     constant = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]], dtype=torch.float64)
     z0 = torch.tensor([[0.0, 7.0]], dtype=torch.float64).expand(len(path), 2)
@@ -66,7 +66,7 @@ def test_however_rough_the_path_is(turns):
 
 
 def test_an_ode_that_sees_the_path_stays_behind_the_more_the_rougher_it_is():
-    """Each one is trained on paths of its own roughness. The error of a blind guess is 1, that of the coin."""
+    """Each model is trained on paths of one roughness. A constant prediction has an error of 1."""
     slow, middle, fast = (
         error_after_training(nc.GRUODE(2, 1, hidden=16, initial="linear", steps=nc.AtKnots(32 // turns)), turns)
         for turns in TURNS

@@ -1,4 +1,4 @@
-"""Appendix A: the gradient to the initial time, at fixed X, as the paper writes it (equation 6) and as the package has it."""
+"""Appendix A: the gradient to the initial time, as in the paper (equation 6) and as in the package."""
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ A = torch.tensor([[0.1, -0.5], [0.7, -0.2]], dtype=torch.float64)
 
 
 def test_the_two_forms_of_the_gradient_to_the_initial_time():
-    r"""dz = A z dX of one channel: z and its adjoint a are known at all times, so that the integral can be done.
+    r"""For dz = A z dX with one channel, z and its adjoint a are known at all times, so the integral can be computed.
 
     $$-a_{t_0} f(z_{t_0}) X'(t_0) = -a_{t_n} f(z_{t_n}) X'(t_n) + \int_{t_0}^{t_n} a_s f(z_s) X''(s)\, \mathrm{d}s.$$
     """
@@ -41,4 +41,4 @@ def test_the_two_forms_of_the_gradient_to_the_initial_time():
             integral += share * slope * float(costate(s) @ A @ state(s))
     to_the_end = float(weights @ A @ state(high)) * path.derivative(high).item()
     assert abs(said - (integral - to_the_end)) < 1e-7
-    assert min(abs(said), abs(integral), abs(to_the_end)) > 0.01  # no term is left out by chance
+    assert min(abs(said), abs(integral), abs(to_the_end)) > 0.01  # no term is 0 by chance

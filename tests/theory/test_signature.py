@@ -1,4 +1,4 @@
-"""The signature as the solution of a linear CDE (appendix B): closed forms, algebra, invariances, an independent reference."""
+"""The signature as solution of a linear CDE (appendix B): closed forms, algebra, invariances, a reference."""
 
 import dataclasses
 import itertools
@@ -20,7 +20,7 @@ native = pytest.mark.skipif(kernels is None, reason="the native kernels were not
 
 
 def levels(words, channels):
-    """A row of a signature as tensors: [1, (c,), (c, c), ...]."""
+    """One row of a signature as a list of tensors of shapes (), (c,), (c, c), ..."""
     found, start, power = [torch.ones((), dtype=words.dtype)], 0, channels
     while start < len(words):
         found.append(words[start : start + power].reshape((channels,) * len(found)))
@@ -47,7 +47,7 @@ def exponential(x, depth):
 
 
 def reference(path, depth):
-    """Signatures of broken lines by Chen's identity, one series and one gap after the other."""
+    """Signatures of piecewise linear paths by Chen's identity, series by series and gap by gap."""
     rows, offsets = path.at_rows(), path.series.offsets.tolist()
     found = []
     for low, high in itertools.pairwise(offsets):
@@ -115,7 +115,7 @@ class TestClosedForms:
 class TestAlgebra:
     @pytest.mark.parametrize("seed", range(3))
     def test_equals_tensor_exponentials(self, seed, engine):
-        """Chen's identity piece by piece, in plain Python: ragged series, some of one row, with values missing."""
+        """Compared with Chen's identity in plain Python, for ragged series with missing values, some of one row."""
         path = some_path(seed, scheme="linear", rows=(1, 9))
         close(nc.signature(path, 5), reference(path, 5), 1e-11)
 
@@ -126,7 +126,7 @@ class TestAlgebra:
 
     @pytest.mark.parametrize("scheme", ["linear", "natural_cubic", "hermite"])
     def test_chen_at_every_knot(self, scheme, engine):
-        """S of the whole is S up to a knot times S from there, for the discretisation too: a step is a product from the right."""
+        """S of the whole path is S up to a knot times S from there; this holds for the discretisation too."""
         one = some_path(5, scheme=scheme, count=1, rows=(6, 6), missing=0.0)
         options = {"steps": nc.AtKnots(substeps=2)}
         whole = nc.signature(one, 4, **options)[0]
@@ -153,7 +153,7 @@ class TestAlgebra:
             close(torch.einsum("i,jk->ijk", one, two), shuffled, tolerance)
 
     def test_the_matrix_of_the_paper(self):
-        """M(y) of definition B.4 puts a word's last letter first: each level comes out transposed, the numbers are the same."""
+        """M(y) of definition B.4 has the last letter of a word as slowest index: the same entries, transposed."""
         path, depth = some_path(9, scheme="linear", channels=2), 3
         channels = path.channels
 
@@ -188,13 +188,13 @@ class TestInvariances:
         close(*(nc.signature(SCHEMES[scheme](x), 4) for x in (one, other)), 1e-11)
 
     def test_stops_on_the_way_do_not_matter(self, engine):
-        """More knots on the same lines, at uneven places."""
+        """Additional knots on the same lines, at uneven positions."""
         finer = torch.cat([torch.stack([a, 0.9 * a + 0.1 * b]) for a, b in itertools.pairwise(self.VALUES)])
         finer = torch.cat([finer, self.VALUES[-1:]])
         close(nc.signature(broken_lines(self.VALUES), 5), nc.signature(broken_lines(finer), 5))
 
     def test_a_cubic_at_another_speed(self, engine):
-        """X(u) = a u + b u^3 and the line from 0 to a + b where the two are parallel: u + u^3 is but another clock."""
+        """X(u) = a u + b u^3 with a and b parallel is the line from 0 to a + b at another speed."""
         line = broken_lines([[0.0, 0.0], [2.0, -1.0]])
         slope = torch.tensor([2.0, -1.0], dtype=torch.float64)
         pieces = torch.stack([0 * slope, 0.25 * slope, 0 * slope, 0.75 * slope])[None]
@@ -210,7 +210,7 @@ class TestInvariances:
     def test_where_x_starts_does_not_matter(self, engine):
         close(nc.signature(broken_lines(self.VALUES), 4), nc.signature(broken_lines(self.VALUES + 9), 4))
 
-    def test_there_and_back_again_is_nothing(self, engine):
+    def test_there_and_back_again_is_the_identity(self, engine):
         back = torch.cat([self.VALUES, self.VALUES.flip(0)[1:]])
         found = nc.signature(broken_lines(back), 5)
         close(found, torch.zeros_like(found))
@@ -273,7 +273,7 @@ class TestEngines:
 
     @pytest.mark.parametrize("gradient", ["checkpoint", "backprop", "backsolve"])
     def test_every_gradient_and_every_state(self, gradient, engine):
-        """The field alone, from any state: S at the knots, differentiated in z0 and the path."""
+        """The field with arbitrary initial states: S at the knots, and gradients with respect to z0 and the path."""
         path = some_path(17, scheme="linear", channels=2)
         z0 = torch.randn(len(path), 15, dtype=torch.float64)
         case = Case(path, z0, ControlTerm(SignatureField(2, 3)))
@@ -305,7 +305,7 @@ class TestField:
         assert field.prod(torch.zeros(4), z, dx)[:, 0].abs().max() == 0
 
     def test_the_formula(self):
-        """The change of word w i is that of channel i times word w."""
+        """The increment of the word wi is the word w times the increment of channel i."""
         field = SignatureField(2, 2)
         one, x, y = 1.5, 3.0, 4.0
         state = torch.tensor([[one, x, y, 9.0, 9.0, 9.0, 9.0]])
@@ -313,7 +313,7 @@ class TestField:
         assert found.tolist() == [[0.0, 15.0, 150.0, 30.0, 300.0, 40.0, 400.0]]
 
     @pytest.mark.parametrize("depth", [0, -2, 2.0, "3"])
-    def test_depths_that_are_none(self, depth):
+    def test_invalid_depths_are_refused(self, depth):
         with pytest.raises(ValueError, match=f"depth must be an integer of at least 1, got {depth!r}"):
             nc.signature(some_path(1), depth)
 

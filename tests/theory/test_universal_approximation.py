@@ -1,4 +1,4 @@
-"""The example of universal approximation, on few paths: what it claims, it shows."""
+"""The universal approximation example, run on few paths: its claims hold."""
 
 import csv
 import importlib.util
@@ -40,7 +40,7 @@ def test_the_error_on_unseen_paths_falls_with_depth(example, tmp_path, capsys):
 
 
 def test_the_functions_are_what_they_are_called(example):
-    """A square of side 2, a path that goes nowhere near it and back, and a pendulum that is left alone."""
+    """A square of side 2, a path that retraces itself, and a pendulum without driving force."""
     square = [[0.0, 0.0], [2.0, 0.0], [2.0, 2.0], [0.0, 2.0], [0.0, 0.0]]
     back = [[0.0, 0.0], [3.0, 1.0], [0.0, 0.0]]
     series = nc.IrregularSeries.from_list([(range(len(x)), x) for x in (square, back)], dtype=torch.float64)
@@ -49,7 +49,7 @@ def test_the_functions_are_what_they_are_called(example):
     assert example.largest_value(path).tolist() == [2.0, 3.0]
     still = nc.IrregularSeries.from_list([([0.0, 0.5, 1.0], torch.zeros(3, 2))], dtype=torch.float64)
     swing = example.pendulum(nc.linear(still.with_channels())).item()
-    assert math.isclose(swing, 0.5 * math.cos(1), abs_tol=0.01)  # the small-angle pendulum, nearly
+    assert math.isclose(swing, 0.5 * math.cos(1), abs_tol=0.01)  # approximately the small-angle pendulum
 
 
 def test_ridge_regression_finds_a_linear_map(example):
@@ -60,8 +60,8 @@ def test_ridge_regression_finds_a_linear_map(example):
     np.testing.assert_allclose(words @ weights + intercept, words @ [1.0, -0.2, 3.0, 0.5, 0.0] + 7, rtol=1e-8)
 
 
-def test_leave_one_out_is_what_it_says(example):
-    """The penalty it takes is that of the smallest error when every path is left out once, by the slow way."""
+def test_leave_one_out_selects_the_best_penalty(example):
+    """Compared with refitting the regression once per left-out path."""
     generator = np.random.default_rng(1)
     words = generator.standard_normal((25, 8))
     values = words[:, 0] + generator.standard_normal(25)
@@ -69,7 +69,7 @@ def test_leave_one_out_is_what_it_says(example):
     table = (words - words.mean(0)) / words.std(0)
 
     def ridge(penalty, rows):
-        """Weights of standardised words with an intercept that is not punished."""
+        """Ridge regression weights of standardised words, with an unpenalised intercept."""
         x = np.column_stack([np.ones(len(rows)), table[rows]])
         punished = np.diag([0.0, *[penalty] * 8])
         return np.linalg.solve(x.T @ x + punished, x.T @ values[rows])

@@ -1,4 +1,4 @@
-"""Checkpoints: kept until there is a better one, whole or refused, and of one training at a time."""
+"""Checkpoints: replaced only by newer ones, refused if damaged, and written by one training at a time."""
 
 import json
 from dataclasses import replace
@@ -17,13 +17,13 @@ FEW = replace(SETTINGS, max_epochs=2, schedule="constant")
 
 @pytest.fixture
 def folder(tmp_path):
-    """Of a training of two epochs."""
+    """The folder of a training of two epochs."""
     fitted(FEW, folder=tmp_path)
     return tmp_path
 
 
 def interrupted(monkeypatch, **options):
-    """A training that is interrupted in its first epoch."""
+    """Run a training that is interrupted in its first epoch."""
     with monkeypatch.context() as patch:
         patch.setattr("neuralcde.train.loop._epoch", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
@@ -43,7 +43,7 @@ def test_a_training_that_does_not_get_far_leaves_the_earlier_checkpoint(folder, 
 
 
 def test_the_earlier_checkpoint_is_not_resumed_by_mistake(folder, monkeypatch):
-    """Another training was started without resume, and interrupted before it had a checkpoint of its own."""
+    """A second training was started without resume, and interrupted before its first checkpoint."""
     other = replace(FEW, learning_rate=0.5, max_epochs=3)
     interrupted(monkeypatch, settings=other, folder=folder)
     with pytest.raises(ValueError, match="cannot resume: learning_rate differ"):
@@ -55,7 +55,7 @@ def test_the_earlier_checkpoint_is_not_resumed_by_mistake(folder, monkeypatch):
 
 
 def test_a_damaged_checkpoint_is_refused_before_torch_reads_it(folder, monkeypatch):
-    """Some bits of a weight more or less would resume to another model, without a word."""
+    """Flipped bits in a weight would otherwise silently resume to another model."""
     file = folder / "checkpoint.pt"
     whole = file.read_bytes()
     monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("torch read damaged bytes"))
@@ -71,7 +71,7 @@ def test_a_damaged_checkpoint_is_refused_before_torch_reads_it(folder, monkeypat
 
 
 def test_a_checkpoint_without_a_checksum_is_refused(folder):
-    """An earlier version wrote what torch saves, and nothing else."""
+    """An earlier version wrote the output of torch.save without a checksum."""
     file = folder / "checkpoint.pt"
     torch.save(load_state(file), file)
     with pytest.raises(ValueError, match=r"is damaged, or was written by an earlier version; use resume=False"):
@@ -104,7 +104,7 @@ def test_two_trainings_do_not_share_a_folder(folder):
         fitted(FEW, folder=folder, resume=True)
 
 
-def test_what_a_killed_training_left_half_written_goes(folder):
+def test_temporary_files_of_a_killed_training_are_removed(folder):
     part = folder / ".checkpoint.pt.0123456789abcdef.part"
     part.write_bytes(b"half")
     fitted(replace(FEW, max_epochs=3), folder=folder, resume=True)
@@ -112,7 +112,7 @@ def test_what_a_killed_training_left_half_written_goes(folder):
 
 
 def test_the_history_is_that_of_the_checkpoint(folder):
-    """A kill between the two, after the last epoch: there is no other epoch after which it would be written."""
+    """A kill between writing checkpoint and history of the last epoch: resuming writes the history."""
     file = folder / "history.jsonl"
     whole = file.read_text()
     file.write_text(whole.splitlines()[0] + "\n")

@@ -1,4 +1,4 @@
-"""Several processes train as one does: torchrun with gloo on this machine."""
+"""Training with several processes (torchrun with gloo on this machine) equals training with one."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from neuralcde.system import Processes
 from neuralcde.tasks import classification_task
 from neuralcde.train import TrainingSettings, train
 
-pytestmark = pytest.mark.xdist_group("processes")  # they share what is slow to set up
+pytestmark = pytest.mark.xdist_group("processes")  # they share a slow fixture
 
 torch_distributed = pytest.importorskip("torch.distributed")
 SETTINGS = TrainingSettings(max_epochs=3, batch_size=11, learning_rate=1e-2, weight_penalty=1e-2, clip=0.5, verbose=0)
@@ -39,7 +39,7 @@ def run_together(script, *arguments, count=2):
 
 
 def problem(kind, count=23, seed=0):
-    """Series of different lengths; a class of three a series (weighted), or a class of two a row, some of them not known."""
+    """Series of different lengths with one of three classes per series (weighted), or two per row, some unknown."""
     generator = torch.Generator().manual_seed(seed)
     pairs = []
     for k in range(count):
@@ -56,7 +56,7 @@ def problem(kind, count=23, seed=0):
 
 
 def trained(kind, folder=None):
-    """A model and its history; every process starts from other weights, and the first one's count."""
+    """A model and its history; every process starts from other weights, and those of the first one are used."""
     task, data = problem(kind)
     torch.manual_seed(1 + Processes.current().rank)
     model = nc.NeuralCDE(2, task.outputs, hidden=6, width=8, depth=1).double()
@@ -66,7 +66,7 @@ def trained(kind, folder=None):
 
 @pytest.fixture(scope="module")
 def together(tmp_path_factory):
-    """What two processes left behind: weights, history and gradients."""
+    """The weights, history and gradients of a training with two processes."""
     folder = tmp_path_factory.mktemp("together")
     run_together(
         """
@@ -80,7 +80,7 @@ def together(tmp_path_factory):
             torch.save(model.state_dict(), folder / f"{kind}{together.rank}.pt")
         model = gradients("ddp", together)
         torch.save([p.grad for p in model.parameters()], folder / f"gradients{together.rank}.pt")
-        torch.distributed.barrier()  # nobody leaves while another may still be reading from it
+        torch.distributed.barrier()  # no process may exit while another still reads from it
         """,
         folder,
     )
@@ -90,7 +90,7 @@ def together(tmp_path_factory):
 @pytest.mark.parametrize("kind", ["series", "rows"])
 @pytest.mark.parametrize("rank", [0, 1])
 def test_they_train_as_one_process_does(kind, rank, together):
-    """Batches of 11 and a last one of 1 do not divide by the number of processes; targets are weighted, or not known."""
+    """With batches of 11 and 1 series, which two processes cannot split evenly, and weighted or unknown targets."""
     alone, history = trained(kind)
     weights = torch.load(together / f"{kind}{rank}.pt", weights_only=True)
     for name, value in alone.state_dict().items():
@@ -104,7 +104,7 @@ def test_they_train_as_one_process_does(kind, rank, together):
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_gradients_through_ddp_are_those_of_the_doubled_batch(rank, together):
-    """Torch's own DistributedDataParallel, for loops that people write themselves."""
+    """With torch's DistributedDataParallel, for custom training loops."""
     alone = gradients("alone", Processes())
     found = torch.load(together / f"gradients{rank}.pt", weights_only=True)
     for gradient, parameter in zip(found, alone.parameters(), strict=True):
@@ -112,7 +112,7 @@ def test_gradients_through_ddp_are_those_of_the_doubled_batch(rank, together):
 
 
 def gradients(how, together):
-    """Of a batch of sixteen, by one process or by two that have eight each."""
+    """The gradients of a batch of sixteen, by one process, or by two with eight each."""
     task, data = problem("series")
     torch.manual_seed(4)
     model = nc.NeuralCDE(2, task.outputs, hidden=6, width=8, depth=1).double()
@@ -172,5 +172,5 @@ def test_ctrl_c_of_one_process_stops_all_at_the_same_batch(tmp_path):
     first, second = ((tmp_path / rank).read_text() for rank in "01")
     assert first == second
     assert first.startswith("True")
-    for rank in "01":  # a thread that is left when Python ends may abort the process
+    for rank in "01":  # a thread that is still running when Python exits may abort the process
         assert "gloo" not in (tmp_path / f"threads{rank}").read_text()

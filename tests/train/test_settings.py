@@ -1,4 +1,4 @@
-"""Settings of a training: every number is checked, and the error says what was given and what is expected."""
+"""Training settings: every value is validated, and the error states the given and the expected value."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""The training loop: it learns, repeats itself to the bit, resumes after a kill, stops early, and says what went wrong."""
+"""The training loop: learning, reproducibility, resuming, early stopping, errors."""
 
 import contextlib
 import json
@@ -22,7 +22,7 @@ from neuralcde.train.state import TrainingState, make_optimizer
 
 
 def problem(count=60, seed=0):
-    """Slow and fast oscillations, at random times."""
+    """Slow and fast oscillations, observed at random times."""
     generator = torch.Generator().manual_seed(seed)
     pairs = []
     for k in range(count):
@@ -76,7 +76,7 @@ def test_a_training_that_is_cut_in_two_equals_one_that_is_not(schedule, tmp_path
     whole, _ = fitted(settings)
     if schedule != "cosine":
         fitted(replace(settings, max_epochs=3), folder=tmp_path)
-    else:  # whose rates depend on the number of epochs: stop by other means
+    else:  # the cosine schedule depends on max_epochs, so interrupt the run instead of shortening it
         stopped = []
 
         def interrupt(*_):
@@ -125,7 +125,7 @@ def test_resuming_with_other_settings_is_refused(tmp_path):
     with pytest.raises(ValueError, match="cannot resume: learning_rate differ"):
         fitted(replace(SETTINGS, learning_rate=0.5), folder=tmp_path, resume=True)
     kept = load_state(tmp_path / "checkpoint.pt")
-    del kept["settings"]["channel_jitter"]  # as in a checkpoint that is older than the option
+    del kept["settings"]["channel_jitter"]  # like a checkpoint that is older than the option
     save_state(tmp_path / "checkpoint.pt", kept)
     with pytest.raises(ValueError, match="cannot resume: channel_jitter differ"):
         fitted(SETTINGS, folder=tmp_path, resume=True)
@@ -169,7 +169,7 @@ def test_resuming_with_other_data_or_another_model_is_refused(tmp_path):
         later = replace(settings, schedule="cosine", max_epochs=2)
         train(nc.NeuralCDE(2, 1, hidden=6, width=8, depth=1), task, data, None, later, folder=tmp_path, resume=True)
     explosive = replace(settings, learning_rate=1e30, clip=None, max_epochs=9, batch_size=60)
-    with pytest.raises(TrainingError, match="5 batches in a row"):  # one batch an epoch
+    with pytest.raises(TrainingError, match="5 batches in a row"):  # one batch per epoch
         train(nc.NeuralCDE(2, 1, hidden=6, width=8, depth=1), task, data, None, explosive, folder=tmp_path)
 
 
@@ -191,7 +191,7 @@ def test_jittered_channels_are_the_same_series_times_a_factor():
     _, data = problem()
     series = nc.IrregularSeries.from_list([(part.times, part.values[:, 1:].expand(-1, 2)) for part in data.series])
     gaps = torch.rand(series.values.shape, generator=torch.Generator().manual_seed(3)) < 0.3
-    gaps[series.offsets[:-1]] = False  # the first values, so that time x them is not 0
+    gaps[series.offsets[:-1]] = False  # keep the first values, so that the start channels are not 0
     series = replace(series, values=series.values.masked_fill(gaps, torch.nan))
     path = nc.natural_cubic(series.with_channels(counts="per_channel", start=True))
     jittered = jitter_channels(path, 0.1, torch.Generator().manual_seed(0))
@@ -207,7 +207,7 @@ def test_jittered_channels_are_the_same_series_times_a_factor():
     torch.testing.assert_close(second_start, time * second)
     drawn = torch.cat([time, first, second]) - 1
     assert 0.07 < drawn.std() < 0.13 and abs(drawn.mean()) < 0.03 and len(drawn.unique()) == len(drawn)
-    # what the path passes through is what the series says: models that jump see the same letters
+    # Path and series agree at the rows, so models with jumps get the same augmented data.
     values = path.series.values * factors.T[torch.repeat_interleave(path.series.lengths)]
     torch.testing.assert_close(jittered.series.values, values, equal_nan=True)
     torch.testing.assert_close(
@@ -216,7 +216,7 @@ def test_jittered_channels_are_the_same_series_times_a_factor():
     assert torch.equal(jitter_channels(path, 0.1, torch.Generator().manual_seed(0)).coefficients, jittered.coefficients)
 
 
-def test_training_jitters_and_judging_does_not():
+def test_jitter_applies_to_training_and_not_to_validation():
     (plain, _), (jittered, result) = (
         fitted(replace(SETTINGS, channel_dropout=0.0, channel_jitter=s)) for s in (0, 0.1)
     )
@@ -244,7 +244,7 @@ def test_weight_decay_shrinks_what_the_loss_leaves_alone():
     task, data = problem(8)
     model = nc.NeuralCDE(2, task.outputs, hidden=6, width=8, depth=1)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    with torch.no_grad():  # a readout of nothing: no gradient reaches the field
+    with torch.no_grad():  # a readout of zeros, so that no gradient reaches the field
         model.readout.linear.weight.zero_()
         model.readout.linear.weight.requires_grad_(False)
     train(
@@ -274,7 +274,7 @@ def test_the_average_is_of_the_weights_of_every_step():
     assert state.result.steps == 29
 
 
-def test_the_rate_is_cut_where_validation_loss_stands_still():
+def test_the_learning_rate_drops_on_a_plateau():
     model = nc.NeuralCDE(2, 1, hidden=6, width=8, depth=1)
     state = TrainingState(model, replace(SETTINGS, plateau_patience=2, plateau_factor=0.5, learning_rate=0.1))
     rates = []
@@ -282,7 +282,7 @@ def test_the_rate_is_cut_where_validation_loss_stands_still():
         state.end_epoch({"epoch": epoch, "loss": 0.0, "validation_loss": loss, "validation_auroc": 0.5}, "auroc")
         rates.append(state.rate)
     assert rates == [0.1, 0.1, 0.1, 0.1, 0.05, 0.05]
-    assert state.result.best_epoch == 2  # of equal metrics the one with the least loss
+    assert state.result.best_epoch == 2  # among equal metrics the epoch with the smallest loss
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -320,14 +320,14 @@ def test_one_bad_batch_is_skipped_and_counted():
     assert all(p.isfinite().all() for p in model.parameters())
 
 
-def test_the_readout_has_a_rate_of_its_own():
+def test_the_readout_has_its_own_learning_rate():
     model = nc.NeuralCDE(2, 1)
     groups = make_optimizer(model, replace(SETTINGS, readout_rate=100.0)).param_groups
     assert groups[1]["lr"] == pytest.approx(100 * groups[0]["lr"])
     assert {id(p) for p in groups[1]["params"]} == {id(p) for p in model.readout.parameters()}
 
 
-def test_long_gradients_are_shortened_and_short_ones_left():
+def test_gradient_clipping():
     from neuralcde.train.loop import _clip
 
     for largest in (0.5, 1e6):
@@ -351,7 +351,7 @@ def test_the_penalty_is_on_what_the_paper_names():
 
 
 def test_a_target_at_every_row():
-    """A label a row, of which some are not known: the sign of the last value."""
+    """One label per row, some of them unknown: the sign of the last value."""
     _, data = problem()
     path = data.source
     y = (path.series.values[:, 1] > 0).double()
@@ -398,7 +398,7 @@ def test_wrong_settings_are_named(name, value):
 
 
 def test_ctrl_c_is_not_lost_in_code_that_drops_errors(monkeypatch):
-    """As where native code calls Python: whatever is raised there is gone. What was set before is set again."""
+    """For example in callbacks from native code, where exceptions are lost. The previous handler is restored."""
     task, data = problem()
     count, before = 0, signal.getsignal(signal.SIGINT)
     loss = type(task).loss
