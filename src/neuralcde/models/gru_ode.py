@@ -63,7 +63,7 @@ class GRUODE(SolvedModel, name="gru_ode"):
 
     @classmethod
     def default_steps(cls, substeps: int) -> Steps:
-        """Steps of at most 1 / substeps units of time (the mean gap of scaled series): stability needs short steps."""
+        """Steps of at most 1 / substeps units of time (mean gaps, for scaled series): stability needs short steps."""
         return FixedSteps(1.0 / substeps)
 
     def flow(self) -> Term:

@@ -281,7 +281,8 @@ def _back_over(
         old, new = torch.cat([z[going], a[going]], 1).abs(), torch.cat([new_z, new_a], 1).abs()
         scale = tolerance.atol + tolerance.rtol * torch.maximum(old, new)
         ratio = relative(error, scale).square().mean(1).sqrt().double()
-        # A step that becomes infinite is rejected. A series that is already infinite is accepted: no step can help it.
+        # A step whose result is not finite is rejected, unless the state was not finite before: no step can help it
+        # then.
         ratio = torch.where(ratio.isfinite() | ~old.isfinite().all(1), ratio.nan_to_num(0.0), torch.inf)
         factor = step_factor(ratio, problem.tableau.order)
         size[going] = share * factor

@@ -86,7 +86,6 @@ class KnotEvents(Events):
 
         # Event number equals row number. A series of n rows has n - 1 pieces, so the piece that starts at a row is
         # its row number minus the number of series before it.
-
         columns = {
             "offsets": offsets,
             "time": time,

@@ -12,8 +12,8 @@ class Checkpoint:
     """Exact gradients of the discretised solve with little memory; the default.
 
     The forward pass keeps only every `every`-th state: with `every=1`, `hidden` floats per series and step. The
-    backward pass recomputes the stages and activations, for `every` steps at a time. That costs one more forward
-    pass. Runs on the native engine whenever the forward pass does.
+    backward pass recomputes everything else, which costs one more forward pass. Stages and activations are in memory
+    for at most `every` steps at a time. Runs on the native engine whenever the forward pass does.
     """
 
     every: int = 1
