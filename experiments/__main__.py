@@ -130,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--data", type=Path, default=folder(), help="folder of the data (or NEURALCDE_DATA)")
     parser.add_argument("--config", type=Path, help="another file in place of the experiment's config.toml")
     parser.add_argument("--out", type=Path, help="another folder for results and checkpoints")
-    parser.add_argument("--write", action="store_true", help="also write the tables to RESULTS.md and docs/experiments.md")
+    parser.add_argument("--write", action="store_true", help="also write RESULTS.md and docs/experiments.md")
     return parser
 
 

@@ -103,7 +103,7 @@ def scores(experiment: Experiment, title: str, runs: list[Line]) -> Table:
             row += [spread(experiment, [line[f"test_{metric}"] for line in _cell(experiment, runs, model, value)])]
         rows.append(row)
     cap = max(line["settings"]["training"]["max_epochs"] for line in runs)
-    return Table(f"{title}: test {metric}, mean ± standard deviation (runs); at most {cap} epochs a run", names, rows)
+    return Table(f"{title}: test {metric}, mean ± standard deviation (runs); at most {cap} epochs per run", names, rows)
 
 
 def costs(experiment: Experiment, runs: list[Line]) -> Table:

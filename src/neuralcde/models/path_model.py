@@ -64,7 +64,7 @@ class PathModel(nn.Module, Named):
 
     registry: ClassVar[Registry[type[PathModel]]]
     title: ClassVar[str] = "a model of your own"
-    """What the report calls it, in a sentence: "Classification with a Neural CDE"."""
+    """Name of the model in a sentence of the report, e.g. "Classification with a Neural CDE"."""
 
     def __init__(
         self,
