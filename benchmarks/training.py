@@ -112,7 +112,7 @@ def loop_overhead() -> list[dict[str, object]]:
     data = nc.PathDataset(nc.linear(nc.IrregularSeries.from_list(pairs).with_channels()), task.encode(y))
     rows = []
     for average in (0.0, 0.99):
-        settings = TrainingSettings(max_epochs=1, batch_size=32, clip=1.0, average=average, verbose=0)
+        settings = TrainingSettings(max_epochs=1, batch_size=32, gradient_clip=1.0, ema_decay=average, verbose=0)
         model = nc.NeuralCDE(4, 20, hidden=32, width=32, depth=3)
         batches = [data[list(range(k, k + 32))] for k in range(0, 2016, 32)]
 

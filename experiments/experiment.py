@@ -21,16 +21,18 @@ Settings = dict[str, Any]  # settings of a run: the tables "data", "path", "mode
 # Training options that a line of results may lack, because it is older than the option, with the value that it had
 # then.
 OLD_DEFAULTS = {
-    "readout_rate": 1.0,
+    "readout_lr_scale": 1.0,
     "weight_decay": 0.0,
-    "clip": None,
+    "gradient_clip": None,
     "plateau_factor": 0.1,
     "plateau_patience": 10,
-    "average": 0.0,
+    "ema_decay": 0.0,
     "channel_dropout": 0.0,
     "channel_jitter": 0.0,
     "skipped_in_a_row": 5,
 }
+# Options that recorded lines know by an earlier name.
+RENAMED = {"average": "ema_decay", "clip": "gradient_clip", "readout_rate": "readout_lr_scale"}
 
 
 def names() -> list[str]:
@@ -154,8 +156,9 @@ class Experiment:
 
 
 def complete(settings: Settings) -> Settings:
-    """The settings of a line of results, with the defaults of options that are newer than the line."""
-    return merged({"training": OLD_DEFAULTS}, settings)
+    """The settings of a line of results, with the defaults of newer options, and options by their present names."""
+    training = {RENAMED.get(name, name): value for name, value in settings.get("training", {}).items()}
+    return merged({"training": OLD_DEFAULTS}, {**settings, "training": training})
 
 
 def same(one: Settings, other: Settings) -> bool:

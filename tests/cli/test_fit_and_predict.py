@@ -113,10 +113,10 @@ def test_a_written_configuration_repeats_the_run(model):
 
 def test_none_is_something_to_say(model):
     out = model.parent / "patient"
-    done = run("fit", "--config", model / "config.toml", "--out", out, "--patience", "none", "--clip", "None")
+    done = run("fit", "--config", model / "config.toml", "--out", out, "--patience", "none", "--gradient-clip", "None")
     assert done.returncode == 0, done.stderr
     saved = json.loads((out / "config.json").read_text())["parameters"]
-    assert (saved["patience"], saved["clip"]) == (None, None)
+    assert (saved["patience"], saved["gradient_clip"]) == (None, None)
     again = model.parent / "patient again"
     assert run("fit", "--config", out / "config.toml", "--out", again).returncode == 0
     assert json.loads((again / "config.json").read_text())["parameters"] == saved
@@ -409,7 +409,7 @@ def test_wrong_options_end_with_2(table, options, message):
 def test_names_that_are_hard_to_write(table):
     file = table.parent / "names.feather"
     pl.read_csv(table).rename({"outcome": 'a "label" 💉', "stay": "p_x"}).write_ipc(file)
-    names = ["--id", "p_x", "--time", "hour", "--label", 'a "label" 💉', "--clip", "inf"]
+    names = ["--id", "p_x", "--time", "hour", "--label", 'a "label" 💉', "--gradient-clip", "inf"]
     out = table.parent / "names"
     assert run("fit", file, *names, "--out", out, *SMALL).returncode == 0
     assert run("predict", out, file).returncode == 0

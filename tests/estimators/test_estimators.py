@@ -55,8 +55,20 @@ def test_every_model_fits_predicts_and_is_saved(model, tmp_path):
 
 def test_every_option_of_training_is_heard():
     few = {**FAST, "max_epochs": 3}
-    options = {"batch_size": 13, "learning_rate": 2e-2, "readout_rate": 3.0, "weight_penalty": 0.1, "weight_decay": 0.5}
-    options |= {"clip": 0.01, "schedule": "constant", "average": 0.5, "channel_dropout": 0.5, "channel_jitter": 0.1}
+    options = {
+        "batch_size": 13,
+        "learning_rate": 2e-2,
+        "readout_lr_scale": 3.0,
+        "weight_penalty": 0.1,
+        "weight_decay": 0.5,
+    }
+    options |= {
+        "gradient_clip": 0.01,
+        "schedule": "constant",
+        "ema_decay": 0.5,
+        "channel_dropout": 0.5,
+        "channel_jitter": 0.1,
+    }
     usual = nc.NeuralCDEClassifier(**few).fit(SERIES, Y).predict_proba(SERIES)
     for name, value in options.items():
         other = nc.NeuralCDEClassifier(**{**few, name: value}).fit(SERIES, Y).predict_proba(SERIES)

@@ -49,7 +49,12 @@ def test_what_is_expected_is_said(name, value, words):
 
 
 def test_numbers_of_numpy_and_names_of_torch_are_right():
-    options = {"hidden": np.int32(3), "width": np.int64(3), "validation_fraction": np.float32(0.1), "clip": np.inf}
+    options = {
+        "hidden": np.int32(3),
+        "width": np.int64(3),
+        "validation_fraction": np.float32(0.1),
+        "gradient_clip": np.inf,
+    }
     options |= {"per_row": np.False_, "intensity": np.True_, "device": torch.device("cpu"), "verbose": False}
     clf = nc.NeuralCDEClassifier(max_epochs=1, random_state=np.random.RandomState(0), **options).fit(X, Y)
     assert clf.predict(X).shape == (10,)

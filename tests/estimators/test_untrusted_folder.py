@@ -312,12 +312,12 @@ def test_names_of_columns_are_as_many_as_columns(original, tmp_path):
 def test_losses_may_be_no_numbers_and_gradients_of_any_length(tmp_path):
     """What a fit may leave behind is loaded: a validation without a metric, and parameters that are infinite."""
     X = np.random.default_rng(0).normal(size=(12, 4)).cumsum(1)
-    clf = nc.NeuralCDEClassifier(max_epochs=1, hidden=3, width=4, clip=float("inf"), random_state=0)
+    clf = nc.NeuralCDEClassifier(max_epochs=1, hidden=3, width=4, gradient_clip=float("inf"), random_state=0)
     clf.fit(X, np.arange(12) % 2)
     clf.history_[0]["loss"] = float("nan")
     clf.save(tmp_path)
     again = nc.load(tmp_path)
-    assert again.clip == float("inf")
+    assert again.gradient_clip == float("inf")
     assert np.isnan(again.history_[0]["loss"])
     assert not any(value.is_meta for value in again.module_.state_dict().values())
     assert all(parameter.requires_grad for parameter in again.module_.parameters())

@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 from experiments.__main__ import main
 from experiments.documents import COMMAND, PAGES, between_marks, documents
-from experiments.experiment import Experiment, complete, merged, names
+from experiments.experiment import RENAMED, Experiment, complete, merged, names
 from experiments.lines import read_lines
 from experiments.runs import ablation_runs, changed, run_of, search_runs, table_runs
 from experiments.tables import tables
@@ -109,12 +109,24 @@ def test_a_line_keeps_its_meaning_when_a_default_changes(experiment, monkeypatch
     (run, *_) = table_runs(experiment, ["gru_d"], 1, None)
     old = line(run)
     old["settings"] = merged(run.settings, {})
-    del old["settings"]["training"]["clip"]
+    del old["settings"]["training"]["gradient_clip"]
     assert run_of(old, "dropped").key == run.key
-    monkeypatch.setattr("experiments.experiment.TrainingSettings", lambda: TrainingSettings(clip=1.0))
+    monkeypatch.setattr("experiments.experiment.TrainingSettings", lambda: TrainingSettings(gradient_clip=1.0))
     (now, *_) = table_runs(experiment, ["gru_d"], 1, None)
-    assert now.settings["training"]["clip"] == 1.0
+    assert now.settings["training"]["gradient_clip"] == 1.0
     assert run_of(old, "dropped").key == run.key != now.key
+
+
+def test_a_line_with_earlier_names_of_options_is_the_same_run(experiment):
+    (run, *_) = table_runs(experiment, ["gru_d"], 1, None)
+    old = line(run)
+    old["settings"] = merged(run.settings, {})
+    training = old["settings"]["training"]
+    for earlier, name in RENAMED.items():
+        training[earlier] = training.pop(name)
+    assert run_of(old, "dropped").key == run.key
+    training["average"] = 0.5
+    assert run_of(old, "dropped").key != run.key
 
 
 @pytest.mark.parametrize("name", names())

@@ -15,7 +15,7 @@ from neuralcde.tasks import classification_task
 from neuralcde.train import TrainingSettings, train
 from neuralcde.train.checkpoints import load_state, save_state
 
-SETTINGS = TrainingSettings(max_epochs=1, batch_size=4, schedule="constant", average=0.9, verbose=0)
+SETTINGS = TrainingSettings(max_epochs=1, batch_size=4, schedule="constant", ema_decay=0.9, verbose=0)
 OTHERS = ("another learning rate", "another model", "other data")
 
 

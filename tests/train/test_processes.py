@@ -18,7 +18,9 @@ from neuralcde.train import TrainingSettings, train
 pytestmark = pytest.mark.xdist_group("processes")  # they share a slow fixture
 
 torch_distributed = pytest.importorskip("torch.distributed")
-SETTINGS = TrainingSettings(max_epochs=3, batch_size=11, learning_rate=1e-2, weight_penalty=1e-2, clip=0.5, verbose=0)
+SETTINGS = TrainingSettings(
+    max_epochs=3, batch_size=11, learning_rate=1e-2, weight_penalty=1e-2, gradient_clip=0.5, verbose=0
+)
 
 
 def run_together(script, *arguments, count=2):

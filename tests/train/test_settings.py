@@ -27,6 +27,8 @@ def test_other_settings_are_refused(name, given):
 
 
 def test_numbers_of_numpy_become_plain_ones():
-    settings = TrainingSettings(max_epochs=np.int64(3), learning_rate=np.float32(0.5), clip=np.inf, verbose=True)
+    settings = TrainingSettings(
+        max_epochs=np.int64(3), learning_rate=np.float32(0.5), gradient_clip=np.inf, verbose=True
+    )
     assert (type(settings.max_epochs), type(settings.learning_rate)) == (int, float)
-    assert TrainingSettings(clip=None, patience=None).clip is None
+    assert TrainingSettings(gradient_clip=None, patience=None).gradient_clip is None

@@ -49,7 +49,7 @@ def same_weights(a, b):
 
 
 SETTINGS = TrainingSettings(
-    max_epochs=6, batch_size=8, learning_rate=1e-2, average=0.9, channel_dropout=0.1, channel_jitter=0.1, verbose=0
+    max_epochs=6, batch_size=8, learning_rate=1e-2, ema_decay=0.9, channel_dropout=0.1, channel_jitter=0.1, verbose=0
 )
 
 
@@ -168,7 +168,7 @@ def test_resuming_with_other_data_or_another_model_is_refused(tmp_path):
         )
         later = replace(settings, schedule="cosine", max_epochs=2)
         train(nc.NeuralCDE(2, 1, hidden=6, width=8, depth=1), task, data, None, later, folder=tmp_path, resume=True)
-    explosive = replace(settings, learning_rate=1e30, clip=None, max_epochs=9, batch_size=60)
+    explosive = replace(settings, learning_rate=1e30, gradient_clip=None, max_epochs=9, batch_size=60)
     with pytest.raises(TrainingError, match="5 batches in a row"):  # one batch per epoch
         train(nc.NeuralCDE(2, 1, hidden=6, width=8, depth=1), task, data, None, explosive, folder=tmp_path)
 
@@ -252,7 +252,7 @@ def test_weight_decay_shrinks_what_the_loss_leaves_alone():
         task,
         data,
         None,
-        replace(SETTINGS, max_epochs=1, average=0.0, weight_decay=0.5, channel_dropout=0.0, channel_jitter=0.0),
+        replace(SETTINGS, max_epochs=1, ema_decay=0.0, weight_decay=0.5, channel_dropout=0.0, channel_jitter=0.0),
     )
     shrunk = 1 - SETTINGS.learning_rate * 0.5  # one batch of 8
     for name, value in model.field.state_dict().items():
@@ -261,7 +261,7 @@ def test_weight_decay_shrinks_what_the_loss_leaves_alone():
 
 def test_the_average_is_of_the_weights_of_every_step():
     model = nc.NeuralCDE(2, 1, hidden=6, width=8, depth=1)
-    state = TrainingState(model, replace(SETTINGS, average=0.5))
+    state = TrainingState(model, replace(SETTINGS, ema_decay=0.5))
     expected = [p.detach().clone() for p in model.parameters()]
     for k in range(1, 30):
         for p in model.parameters():
@@ -296,7 +296,7 @@ def test_progress_is_shown(terminal, capsys, monkeypatch):
 
 
 def test_early_stopping():
-    _, result = fitted(replace(SETTINGS, learning_rate=0.0, max_epochs=50, patience=4, average=0.0))
+    _, result = fitted(replace(SETTINGS, learning_rate=0.0, max_epochs=50, patience=4, ema_decay=0.0))
     assert len(result.history) == 5
     assert result.best_epoch == 1
 
@@ -322,7 +322,7 @@ def test_one_bad_batch_is_skipped_and_counted():
 
 def test_the_readout_has_its_own_learning_rate():
     model = nc.NeuralCDE(2, 1)
-    groups = make_optimizer(model, replace(SETTINGS, readout_rate=100.0)).param_groups
+    groups = make_optimizer(model, replace(SETTINGS, readout_lr_scale=100.0)).param_groups
     assert groups[1]["lr"] == pytest.approx(100 * groups[0]["lr"])
     assert {id(p) for p in groups[1]["params"]} == {id(p) for p in model.readout.parameters()}
 
@@ -385,8 +385,8 @@ def test_regression_of_several_targets():
     [
         ("max_epochs", 0),
         ("batch_size", 2.5),
-        ("average", 1.0),
-        ("clip", 0.0),
+        ("ema_decay", 1.0),
+        ("gradient_clip", 0.0),
         ("schedule", "step"),
         ("weight_decay", -1.0),
         ("channel_jitter", 1.0),

@@ -61,7 +61,7 @@ def _options() -> type:
 
 
 EstimatorOptions: Any = _options()
-MAY_BE_NONE = ("clip", "patience", "class_weight")
+MAY_BE_NONE = ("gradient_clip", "patience", "class_weight")
 
 
 def given(options: Any) -> dict[str, Any]:

@@ -71,20 +71,20 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         Passes over the training data, at most.
     learning_rate : float
         Of Adam.
-    readout_rate : float
+    readout_lr_scale : float
         Factor on the learning rate of the readout.
     weight_penalty : float
         Times the sum of the norms of the field's weights, added to the loss, as in the paper.
     weight_decay : float
         Decoupled from the loss (AdamW).
-    clip : float or None
+    gradient_clip : float or None
         Largest norm of the gradient; None for any.
     schedule : {"cosine", "plateau", "constant"}
         How the learning rate falls: to zero over `max_epochs`, to a tenth after 10 epochs without a better validation loss, or
         not at all.
     patience : int or None
         Epochs without a better validation metric before training stops; None for never.
-    average : float
+    ema_decay : float
         Decay of a moving average of the weights, which then is the model; 0 for none.
     channel_dropout : float
         Share of channels that a training series loses in a step, as if they had never been observed.
@@ -120,13 +120,13 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         max_epochs: int = 100,
         batch_size: int | Literal["auto"] = "auto",
         learning_rate: float = 3e-3,
-        readout_rate: float = 1.0,
+        readout_lr_scale: float = 1.0,
         weight_penalty: float = 0.0,
         weight_decay: float = 0.0,
-        clip: float | None = 1.0,
+        gradient_clip: float | None = 1.0,
         schedule: Literal["plateau", "cosine", "constant"] = "cosine",
         patience: int | None = 30,
-        average: float = 0.99,
+        ema_decay: float = 0.99,
         channel_dropout: float = 0.0,
         channel_jitter: float = 0.0,
         validation_fraction: float = 0.15,
@@ -149,13 +149,13 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
-        self.readout_rate = readout_rate
+        self.readout_lr_scale = readout_lr_scale
         self.weight_penalty = weight_penalty
         self.weight_decay = weight_decay
-        self.clip = clip
+        self.gradient_clip = gradient_clip
         self.schedule = schedule
         self.patience = patience
-        self.average = average
+        self.ema_decay = ema_decay
         self.channel_dropout = channel_dropout
         self.channel_jitter = channel_jitter
         self.validation_fraction = validation_fraction
@@ -429,7 +429,7 @@ def _check_finite(outputs: Tensor, series: IrregularSeries, *, per_row: bool = F
     count = len(set(found.tolist()))
     raise ValueError(
         f"X: the model's output for series {ragged.series_name(series.ids, int(found[0]))} is not finite ({count} of {len(series)} "
-        "series). Look for values there that are far beyond those of the training series; if there are none, fit again with clip=1.0 "
+        "series). Look for values there that are far beyond those of the training series; if there are none, fit again with gradient_clip=1.0 "
         "or a smaller learning_rate."
     )
 

@@ -214,7 +214,7 @@ def _epoch(
             loss = loss + settings.weight_penalty / together.size * norms
         loss.backward()
         together.sum_gradients(model)
-        if settings.clip is not None and not _clip(model, settings.clip):
+        if settings.gradient_clip is not None and not _clip(model, settings.gradient_clip):
             _skip(state, path, "the gradient is not finite.")
             continue
         state.result.skipped_in_a_row = 0
@@ -268,7 +268,7 @@ def _no_finite_loss(count: int, path: ControlPath, trouble: str) -> str:
     more = ", ..." if len(path) > 5 else ""
     return (
         f"{count} batches in a row had no finite loss; the last one held the series {names}{more}: {trouble} "
-        "Lower learning_rate, set clip=1.0, or scale the data."
+        "Lower learning_rate, set gradient_clip=1.0, or scale the data."
     )
 
 

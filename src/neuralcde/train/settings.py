@@ -27,23 +27,23 @@ class TrainingSettings:
         Series in a step.
     learning_rate
         Of Adam.
-    readout_rate
+    readout_lr_scale
         Factor on the learning rate of the readout, a real rate of its own (section 6.2).
     weight_penalty
         Times the sum of the norms of the tensors that the paper penalises: those of the field, or of everything but
         the initial network in models that jump (appendix D.1); added to the loss of training.
     weight_decay
         Decoupled from the loss (AdamW).
-    clip
+    gradient_clip
         Largest norm of the gradient; None for any.
     schedule
         "plateau": the rate is cut by `plateau_factor` after `plateau_patience` epochs without a better validation
         loss. "cosine": down to zero over `max_epochs`. "constant".
     patience
         Epochs without a better validation metric before training stops; None for never.
-    average
-        Decay of a moving average of the weights, which then is the model; 0 for none. Smaller in the first steps, so
-        that the initial weights are soon forgotten.
+    ema_decay
+        Decay of a moving average of the weights, which then is the model; 0 for none. Smaller in the first steps, so that the
+        initial weights are soon forgotten.
     channel_dropout
         Share of data channels that a training series loses in a step, as if they had never been observed.
     channel_jitter
@@ -61,15 +61,15 @@ class TrainingSettings:
     max_epochs: int = 100
     batch_size: int = 32
     learning_rate: float = 1e-3
-    readout_rate: float = 1.0
+    readout_lr_scale: float = 1.0
     weight_penalty: float = 0.0
     weight_decay: float = 0.0
-    clip: float | None = None
+    gradient_clip: float | None = None
     schedule: Schedule = "plateau"
     plateau_factor: float = 0.1
     plateau_patience: int = 10
     patience: int | None = 30
-    average: float = 0.0
+    ema_decay: float = 0.0
     channel_dropout: float = 0.0
     channel_jitter: float = 0.0
     skipped_in_a_row: int = 5
@@ -82,9 +82,9 @@ class TrainingSettings:
                 object.__setattr__(self, name, value.item())
         for name in ("max_epochs", "batch_size", "skipped_in_a_row"):
             check_integer(name, getattr(self, name), low=1)
-        for name in ("learning_rate", "readout_rate", "weight_penalty", "weight_decay"):
+        for name in ("learning_rate", "readout_lr_scale", "weight_penalty", "weight_decay"):
             check_number(name, getattr(self, name))
-        for name in ("average", "channel_dropout", "channel_jitter", "plateau_factor"):
+        for name in ("ema_decay", "channel_dropout", "channel_jitter", "plateau_factor"):
             check_number(name, getattr(self, name), below=1.0)
         check_integer("plateau_patience", self.plateau_patience, low=0)
         check_integer("seed", self.seed, low=0, high=2**32 - 1)
@@ -92,9 +92,15 @@ class TrainingSettings:
             check_integer("verbose", self.verbose, low=0)
         if self.patience is not None:
             check_integer("patience", self.patience, low=1, otherwise=", or None for never")
-        endless = isinstance(self.clip, float) and self.clip == math.inf
-        if self.clip is not None and not endless and not (is_finite(self.clip) and self.clip > 0):
-            raise ValueError(f"clip must be a positive number, or None for any gradient, got {_short(self.clip)}.")
+        endless = isinstance(self.gradient_clip, float) and self.gradient_clip == math.inf
+        if (
+            self.gradient_clip is not None
+            and not endless
+            and not (is_finite(self.gradient_clip) and self.gradient_clip > 0)
+        ):
+            raise ValueError(
+                f"gradient_clip must be a positive number, or None for any gradient, got {_short(self.gradient_clip)}."
+            )
         check_choice("schedule", self.schedule, ("plateau", "cosine", "constant"))
 
 

@@ -43,7 +43,7 @@ class TrainingState:
 
     def __init__(self, model: PathModel, settings: TrainingSettings):
         self.model, self.settings = model, settings
-        self.averaged = copy.deepcopy(model) if settings.average else None
+        self.averaged = copy.deepcopy(model) if settings.ema_decay else None
         self.optimizer = make_optimizer(model, settings)
         self.schedule = _make_schedule(self.optimizer, settings)
         self.result = TrainingResult()
@@ -64,7 +64,7 @@ class TrainingState:
         self.optimizer.step()
         if self.averaged is not None:
             steps = self.result.steps = self.result.steps + 1
-            decay = min(self.settings.average, (1 + steps) / (10 + steps))
+            decay = min(self.settings.ema_decay, (1 + steps) / (10 + steps))
             with torch.no_grad():
                 torch._foreach_lerp_(list(self.averaged.parameters()), list(self.model.parameters()), 1 - decay)
 
@@ -107,6 +107,8 @@ class TrainingState:
     def restore(self, state: dict[str, Any]) -> None:
         """Restore what `to_dict` returned; raise `ValueError` if the settings differ."""
         now, kept = asdict(self.settings), asdict(TrainingSettings()) | state["settings"]  # may be older than an option
+        for name in kept.keys() - now.keys():
+            raise KeyError(f"there is no option {name}")
         free = {"verbose"} if self.settings.schedule == "cosine" else {"verbose", "max_epochs"}  # cosine needs its end
         changed = [name for name, value in now.items() if name not in free and kept[name] != value]
         if changed:
@@ -124,11 +126,11 @@ class TrainingState:
 
 def make_optimizer(model: PathModel, settings: TrainingSettings) -> torch.optim.Optimizer:
     """AdamW, with a separate learning rate for the readout."""
-    readout = list(model.readout.parameters()) if settings.readout_rate != 1 else []
+    readout = list(model.readout.parameters()) if settings.readout_lr_scale != 1 else []
     known = {id(p) for p in readout}
     groups = [{"params": [p for p in model.parameters() if id(p) not in known], "lr": float(settings.learning_rate)}]
     if readout:
-        groups.append({"params": readout, "lr": float(settings.learning_rate * settings.readout_rate)})
+        groups.append({"params": readout, "lr": float(settings.learning_rate * settings.readout_lr_scale)})
     return torch.optim.AdamW(groups, weight_decay=settings.weight_decay, fused=True)
 
 
