@@ -79,9 +79,9 @@ def out(table, tmp_path):
     ("options", "message"),
     [
         (["--solver", "rk5"], 'Invalid value "rk5" for --solver'),
-        (["--substeps", "0"], "substeps must be an integer from 1 to 1000, got 0"),
-        (["--learning-rate", "-1"], "learning_rate must be a number in [0, inf), got -1"),
-        (["--seed", "-1"], "seed must lie in [0, 2**32), got -1"),
+        (["--substeps", "0"], "--substeps must be an integer from 1 to 1000, got 0"),
+        (["--learning-rate", "-1"], "--learning-rate must be a number in [0, inf), got -1"),
+        (["--seed", "-1"], "--seed must be an integer from 0 to 4294967295, got -1"),
         (["--empty-channels"], "--channels: no channels are given"),
     ],
 )
@@ -98,7 +98,7 @@ def test_wrong_options_are_refused_before_the_table_is_read_and_change_nothing(o
         ('learning_rate = "fast"', "learning_rate must be a number in [0, inf), got 'fast'."),
         ("learning_rate = -1.0", "learning_rate must be a number in [0, inf), got -1.0."),
         ("hidden = true", "hidden must be an integer from 1 to 100000, got True."),
-        ("batch_size = 2.5", "batch_size must be an integer of at least 1, got 2.5."),
+        ("batch_size = 2.5", 'batch_size must be "auto" or an integer of at least 1, got 2.5.'),
         ('path = "spline"', "path must be 'hermite', 'linear', 'natural_cubic', 'rectilinear'"),
         ("channels = [3]", "channels = [3] is not a list of names."),
         ('per_row = "yes"', "per_row must be True or False, got 'yes'."),
@@ -165,7 +165,7 @@ def test_a_damaged_checkpoint_says_what_to_do(table, out):
     file.write_bytes(file.read_bytes()[:-1])
     before = contents(out)
     code, _, said = fit(table, out, "--resume")
-    assert (code, f"{file} is damaged" in said, "leave --resume out to start anew." in said) == (2, True, True), said
+    assert (code, f"{file} is damaged" in said, "use --no-resume to start anew." in said) == (2, True, True), said
     assert contents(out) == before
     assert fit(table, out)[0] == 0
 

@@ -588,7 +588,7 @@ def test_text_as_time(build):
 
 def test_text_among_the_channels(build):
     with pytest.raises(
-        TypeError, match=r"'note' \(channels\) holds String, e.g. 'low'.*Convert it, or name it in static="
+        TypeError, match=r"'note' \(channels\) holds String, e.g. 'low'.*Convert it, or name it in static\."
     ):
         read(build(STAYS | {"note": [None, "low", "low", "high", "low"]}), channels=["pulse", "note"])
 

@@ -46,7 +46,9 @@ def test_the_earlier_checkpoint_is_not_resumed_by_mistake(folder, monkeypatch):
     """A second training was started without resume, and interrupted before its first checkpoint."""
     other = replace(FEW, learning_rate=0.5, max_epochs=3)
     interrupted(monkeypatch, settings=other, folder=folder)
-    with pytest.raises(ValueError, match="cannot resume: learning_rate differ"):
+    with pytest.raises(
+        ValueError, match="cannot resume: learning_rate must be the same as in the checkpointed run; use resume=False"
+    ):
         fitted(other, folder=folder, resume=True)
     fitted(replace(other, max_epochs=1), folder=folder)
     resumed, result = fitted(other, folder=folder, resume=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-import re
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ..contracts import ArgumentError
 from .ctrl_c import ctrl_c_raises
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -22,17 +22,14 @@ class WrongUseError(Exception):
 
 def in_options(reason: Exception) -> str:
     """What an error says, with the options of the command line in place of Python's arguments."""
-    text = re.sub(r"\b(?:use )?resume=False\b", "leave --resume out", str(reason))
-    return re.sub(
-        r"\b(duplicates|static|device)=(?:([\"'])(.*?)\2|(?!\w))",
-        lambda m: " ".join(filter(None, (f"--{m[1]}", m[3]))),
-        text,
-    )
+    return reason.on_the_command_line() if isinstance(reason, ArgumentError) else str(reason)
 
 
-def in_file(text: str, file: Path | None, names: Iterable[str]) -> str:
+def in_file(reason: Exception, file: Path | None, names: Collection[str]) -> str:
     """What an error says, with the file in front if it is about one of the options that were read from it."""
-    return f"--config {file}: {text}" if any(re.search(rf"\b{name}\b", text) for name in names) else text
+    if isinstance(reason, ArgumentError) and reason.argument in names:
+        return f"--config {file}: {reason}"
+    return in_options(reason)
 
 
 def report_errors(command: Command) -> Command:

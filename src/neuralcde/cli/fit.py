@@ -135,7 +135,7 @@ def fit(
     try:
         check_parameters(parameters, known.get("seed", 0))
     except (ValueError, TypeError) as reason:
-        raise WrongUseError(in_file(in_options(reason), config, of_file)) from reason
+        raise WrongUseError(in_file(reason, config, of_file)) from reason
     first = Processes.current().first  # of those that torchrun started, the one that speaks and writes
     with run_folder(out, resume=resume) if first else contextlib.nullcontext():
         _fit(known, parameters, out=out, resume=resume, begun=begun)

@@ -3,65 +3,54 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import json
 import math
 import tomllib
 import types
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from cyclopts import Parameter
 
+from ..contracts import Either, Nothing, Number, Option, Whole
 from ..estimators import NeuralCDEClassifier
-from ..estimators.parts import KINDS
-from ..estimators.path_estimator import PathEstimator
-from ..solve import solvers
 from ..system import write_atomically
-from ..train import TrainingSettings
+from ..train.settings import OPTIONS as TRAINING
 from .errors import WrongUseError
 
-# Where the estimators also take objects, the command line takes names.
-TYPES: dict[str, Any] = {"class_weight": Literal["balanced"], "solver": Literal[tuple(solvers)]}
-TYPES |= {name: Literal[tuple(registry)] for name, registry in KINDS.items()}
 DEFAULTS = {"verbose": 1}  # where they are not the estimators'
+OPTIONS = {
+    name: replace(option, default=DEFAULTS.get(name, option.default))
+    for name, option in NeuralCDEClassifier.options.items()
+    if name not in ("random_state", "task")  # which are --seed and the command's own --task
+}
+MAY_BE_NONE = [name for name, option in OPTIONS.items() if option.kind.accepts(None)]
 NOT_GIVEN: Any = object()
 NONE = "none"  # None in a file, which TOML does not know
 
 
-def _described(documented: type) -> dict[str, str]:
-    """What the docstring of a class says of each parameter."""
-    found: dict[str, str] = {}
-    names: list[str] = []
-    for line in inspect.cleandoc(documented.__doc__ or "").splitlines():
-        if line.startswith("    "):
-            for name in names:
-                found[name] = f"{found.get(name, '')} {line.strip()}".strip()
-        else:
-            names = [name.strip() for name in line.split(" : ")[0].split(",")]
-    return found
+def help_of(option: Option) -> str:
+    """What `--help` says of an option; names that it may have are listed by the command line itself."""
+    kinds = option.kind.kinds if isinstance(option.kind, Either) else (option.kind,)
+    unlisted = [kind for kind in kinds if isinstance(kind, Whole | Number | Nothing)]
+    expected = f" Expects {Either(*unlisted).words}." if unlisted else ""
+    return f"{option.help}{expected} Default: {option.default}."
 
 
 def _options() -> type:
     """A dataclass of the classifier's parameters, each `NOT_GIVEN` until it is given: None says something."""
-    hints = get_type_hints(NeuralCDEClassifier.__init__)
-    described: dict[str, str] = {}
-    for documented in (TrainingSettings, PathEstimator, NeuralCDEClassifier):
-        described |= {name: text for name, text in _described(documented).items() if not text.startswith("As in")}
     fields = []
-    for name, parameter in inspect.signature(NeuralCDEClassifier.__init__).parameters.items():
-        if name not in ("self", "random_state", "task"):  # which are --seed and the command's own --task
-            kind = TYPES.get(name, hints[name])
-            text = f"{described.get(name, '')} Default: {DEFAULTS.get(name, parameter.default)}."
-            help_ = Parameter(help=text, show_default=False)
-            fields.append((name, Annotated[kind | None, help_], dataclasses.field(default=NOT_GIVEN)))
+    for name, option in OPTIONS.items():
+        parameter = Parameter(help=help_of(option), show_default=False)
+        kind: Any = option.kind.annotation | None
+        fields.append((name, Annotated[kind, parameter], dataclasses.field(default=NOT_GIVEN)))
     made = dataclasses.make_dataclass("EstimatorOptions", fields, frozen=True)
     made.__module__ = __name__  # cyclopts takes a class of the module `types` for a plain value
     return made
 
 
 EstimatorOptions: Any = _options()
-MAY_BE_NONE = ("gradient_clip", "patience", "class_weight")
 
 
 def given(options: Any) -> dict[str, Any]:
@@ -97,7 +86,7 @@ def check_config(found: dict[str, Any], own: dict[str, Any], file: Path | None) 
     file
         For the message.
     """
-    known = own.keys() | {field.name for field in dataclasses.fields(EstimatorOptions)}
+    known = own.keys() | OPTIONS.keys()
     for name, value in found.items():
         if name == "random_state":
             raise WrongUseError(f"--config {file}: random_state is called seed here; write seed = {value}.")
@@ -112,11 +101,10 @@ def check_parameters(parameters: dict[str, Any], seed: int) -> None:
 
     Raises
     ------
-    ValueError, TypeError
+    ArgumentError
         With the name of the parameter.
     """
-    if not 0 <= seed < 2**32:
-        raise ValueError(f"seed must lie in [0, 2**32), got {seed}.")
+    TRAINING["seed"].check("seed", seed)
     NeuralCDEClassifier(**parameters | {"random_state": seed}).check_parameters()
 
 

@@ -1,9 +1,13 @@
 """What options and replaceable parts have in common: declared once, checked, documented, saved. A leaf."""
 
+from .errors import Argument as Argument
 from .errors import ArgumentError as ArgumentError
+from .errors import ArgumentTypeError as ArgumentTypeError
+from .errors import listed as listed
 from .option import Choice as Choice
 from .option import Either as Either
 from .option import Flag as Flag
+from .option import Instance as Instance
 from .option import Kind as Kind
 from .option import Nothing as Nothing
 from .option import Number as Number

@@ -2,8 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument that a message speaks of; a value of `...` shows the name alone.
+
+    Examples
+    --------
+    >>> Argument("duplicates", "mean").in_python(), Argument("duplicates", "mean").on_the_command_line()
+    ('duplicates="mean"', '--duplicates mean')
+    >>> Argument("resume", False).in_python(), Argument("resume", False).on_the_command_line()
+    ('resume=False', '--no-resume')
+    """
+
+    name: str
+    value: Any = ...
+
+    def in_python(self) -> str:
+        """The argument as Python has it."""
+        if self.value is ...:
+            return self.name
+        return f'{self.name}="{self.value}"' if isinstance(self.value, str) else f"{self.name}={self.value!r}"
+
+    def on_the_command_line(self) -> str:
+        """The argument as an option of the command line."""
+        option = self.name.replace("_", "-")
+        if self.value is False:
+            return f"--no-{option}"
+        return f"--{option}" if self.value is ... or self.value is True else f"--{option} {self.value}"
+
+
+def listed(*names: str) -> list[str | Argument]:
+    """Names of arguments with commas between them, as a part of a message."""
+    return [part for name in names for part in (", ", Argument(name))][1:]
 
 
 class ArgumentError(ValueError):
@@ -12,46 +46,27 @@ class ArgumentError(ValueError):
     Parameters
     ----------
     message
-        What is wrong and how to mend it; `{}` stands for each of the `options`, in their order.
+        What is wrong and how to mend it: texts, and the arguments between them.
     argument
-        The name of the argument at fault; by default the first of the options.
-    options
-        Arguments that the message speaks of: `duplicates="mean"` is shown so in Python, and as `--duplicates mean` on the
-        command line. A value of `...` shows the name alone.
+        Name of the argument at fault; by default the first one in the message.
 
     Examples
     --------
-    >>> error = ArgumentError("two rows at hour 7; pass {}.", duplicates="mean")
+    >>> error = ArgumentError("two rows at hour 7; pass ", Argument("duplicates", "mean"), ".")
     >>> str(error), error.argument, error.on_the_command_line()
     ('two rows at hour 7; pass duplicates="mean".', 'duplicates', 'two rows at hour 7; pass --duplicates mean.')
     """
 
-    def __init__(self, message: str, *, argument: str | None = None, **options: Any):
-        self.message, self.options = message, options
-        self.argument = argument if argument is not None else next(iter(options), None)
-        super().__init__(self.in_python())
-
-    def in_python(self) -> str:
-        """The message with arguments as Python has them."""
-        return self._filled(_in_python)
+    def __init__(self, *message: str | Argument, argument: str | None = None):
+        self.message = message
+        named = (part.name for part in message if isinstance(part, Argument))
+        self.argument = argument if argument is not None else next(named, None)
+        super().__init__("".join(part if isinstance(part, str) else part.in_python() for part in message))
 
     def on_the_command_line(self) -> str:
         """The message with arguments as options of the command line."""
-        return self._filled(_as_option)
-
-    def _filled(self, spelling: Callable[[str, Any], str]) -> str:
-        """The message with its options; one without options may hold braces of its own."""
-        if not self.options:
-            return self.message
-        return self.message.format(*(spelling(name, value) for name, value in self.options.items()))
+        return "".join(part if isinstance(part, str) else part.on_the_command_line() for part in self.message)
 
 
-def _in_python(name: str, value: Any) -> str:
-    if value is ...:
-        return name
-    return f'{name}="{value}"' if isinstance(value, str) else f"{name}={value!r}"
-
-
-def _as_option(name: str, value: Any) -> str:
-    option = f"--{name.replace('_', '-')}"
-    return option if value is ... or value is True else f"{option} {value}"
+class ArgumentTypeError(ArgumentError, TypeError):
+    """An argument of the wrong type."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import reprlib
 import textwrap
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from types import NoneType
+from typing import Any, Literal, Never, TypeVar, Union
 
 import numpy as np
 
-from .errors import ArgumentError
+from .errors import Argument, ArgumentError
 from .parts import Recipe, Registry
 
 Class = TypeVar("Class", bound=type)
@@ -25,59 +27,77 @@ class Kind(ABC):
         """Whether a value is one of them."""
 
     @property
-    @abstractmethod
     def words(self) -> str:
         """The kind in words, as in "must be ..."."""
+        return _one_of(self.alternatives)
+
+    @property
+    @abstractmethod
+    def alternatives(self) -> list[str]:
+        """What a value may be, in words, one by one."""
 
     @property
     @abstractmethod
     def annotation(self) -> Any:
-        """The type that a command line reads."""
+        """The type that a command line reads; `Never` where it cannot give such a value."""
 
 
 @dataclass(frozen=True)
 class Whole(Kind):
-    """An integer of at least `low`, Python's or numpy's."""
+    """An integer from `low` to `high`, Python's or numpy's; with `booleans` True and False count as 1 and 0."""
 
     low: int = 1
+    high: int | None = None
+    booleans: bool = False
     annotation = int
 
     def accepts(self, value: Any) -> bool:
         """Whether a value is one of them."""
-        return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= self.low
+        if isinstance(value, bool | np.bool_):
+            return self.booleans
+        if not isinstance(value, int | np.integer):
+            return False
+        return int(value) >= self.low and (self.high is None or int(value) <= self.high)
 
     @property
-    def words(self) -> str:
+    def alternatives(self) -> list[str]:
         """In words."""
-        return f"an integer of at least {self.low}"
+        if self.high is None:
+            return [f"an integer of at least {self.low}"]
+        return [f"an integer from {self.low} to {self.high}"]
 
 
 @dataclass(frozen=True)
 class Number(Kind):
-    """A finite number from `low` to `high`; the ends belong to it unless `open_low` or `open_high`."""
+    """A number from `low` to `high`; the ends belong to it unless `open_low` or `open_high`, infinity if `infinite`."""
 
     low: float = -math.inf
     high: float = math.inf
     open_low: bool = False
     open_high: bool = False
+    infinite: bool = False
     annotation = float
 
     def accepts(self, value: Any) -> bool:
         """Whether a value is one of them."""
         if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
             return False
-        above = value > self.low if self.open_low else value >= self.low
-        below = value < self.high if self.open_high else value <= self.high
-        return bool(math.isfinite(value) and above and below)
+        try:
+            number = float(value)
+        except OverflowError:  # an integer beyond all floating-point numbers
+            return False
+        above = number > self.low if self.open_low else number >= self.low
+        below = number < self.high if self.open_high else number <= self.high
+        return above and below and (self.infinite or math.isfinite(number))
 
     @property
-    def words(self) -> str:
+    def alternatives(self) -> list[str]:
         """In words."""
         if math.isinf(self.low) and math.isinf(self.high):
-            return "a finite number"
-        left = "(" if self.open_low or math.isinf(self.low) else "["
-        right = ")" if self.open_high or math.isinf(self.high) else "]"
-        return f"a number in {left}{self.low:g}, {self.high:g}{right}"
+            return ["a number" if self.infinite else "a finite number"]
+        left = "(" if self.open_low or (math.isinf(self.low) and not self.infinite) else "["
+        right = ")" if self.open_high or (math.isinf(self.high) and not self.infinite) else "]"
+        return [f"a number in {left}{self.low:g}, {self.high:g}{right}"]
 
 
 @dataclass(frozen=True)
@@ -85,7 +105,11 @@ class Flag(Kind):
     """True or False."""
 
     annotation = bool
-    words = "True or False"
+
+    @property
+    def alternatives(self) -> list[str]:
+        """In words."""
+        return ["True", "False"]
 
     def accepts(self, value: Any) -> bool:
         """Whether a value is one of them."""
@@ -106,9 +130,9 @@ class Choice(Kind):
         return isinstance(value, str) and value in self.values
 
     @property
-    def words(self) -> str:
+    def alternatives(self) -> list[str]:
         """In words."""
-        return _one_of([f'"{value}"' for value in self.values])
+        return [f'"{value}"' for value in self.values]
 
     @property
     def annotation(self) -> Any:
@@ -118,14 +142,42 @@ class Choice(Kind):
 
 @dataclass(frozen=True)
 class Nothing(Kind):
-    """None."""
+    """None, and what it stands for."""
 
-    annotation = None
-    words = "None"
+    meaning: str = ""
+    annotation = NoneType
 
     def accepts(self, value: Any) -> bool:
         """Whether a value is one of them."""
         return value is None
+
+    @property
+    def alternatives(self) -> list[str]:
+        """In words."""
+        return [f"None for {self.meaning}" if self.meaning else "None"]
+
+
+@dataclass(frozen=True)
+class Instance(Kind):
+    """An object of a class, or of one of several, which `name` describes."""
+
+    classes: type | tuple[type, ...]
+    name: str
+    read_as: Any = Never
+
+    def accepts(self, value: Any) -> bool:
+        """Whether a value is one of them."""
+        return isinstance(value, self.classes)
+
+    @property
+    def alternatives(self) -> list[str]:
+        """In words."""
+        return [self.name]
+
+    @property
+    def annotation(self) -> Any:
+        """What a command line reads in its place."""
+        return self.read_as
 
 
 @dataclass(frozen=True)
@@ -133,7 +185,6 @@ class PartOf(Kind):
     """A member of a registry: its name, its class, an object of it, or a recipe."""
 
     registry: Registry[Any]
-    annotation = str
 
     def accepts(self, value: Any) -> bool:
         """Whether a value is one of them."""
@@ -148,9 +199,18 @@ class PartOf(Kind):
     @property
     def words(self) -> str:
         """In words."""
-        return (
-            f"{_one_of([repr(name) for name in self.registry])}, or {_article(self.registry.base.__name__)} of your own"
-        )
+        names, own = self.alternatives[:-1], self.alternatives[-1]
+        return f"{_one_of(names)}, or {own}"
+
+    @property
+    def alternatives(self) -> list[str]:
+        """In words."""
+        return [*(repr(name) for name in self.registry), f"{_article(self.registry.base.__name__)} of your own"]
+
+    @property
+    def annotation(self) -> Any:
+        """The names that are known now."""
+        return Literal[tuple(self.registry)]
 
 
 @dataclass(frozen=True, init=False)
@@ -167,17 +227,15 @@ class Either(Kind):
         return any(kind.accepts(value) for kind in self.kinds)
 
     @property
-    def words(self) -> str:
+    def alternatives(self) -> list[str]:
         """In words."""
-        return _one_of([kind.words for kind in self.kinds])
+        return [words for kind in self.kinds for words in kind.alternatives]
 
     @property
     def annotation(self) -> Any:
-        """The union of the types."""
-        found = self.kinds[0].annotation
-        for kind in self.kinds[1:]:
-            found = found | kind.annotation
-        return found
+        """The union of the types that a command line reads."""
+        known = tuple(kind.annotation for kind in self.kinds if kind.annotation is not Never)
+        return Union[known] if known else Never  # noqa: UP007 (the members are known at run time alone)
 
 
 @dataclass(frozen=True)
@@ -191,7 +249,12 @@ class Option:
     def check(self, name: str, value: Any) -> None:
         """Refuse a value that is not of the kind."""
         if not self.kind.accepts(value):
-            raise ArgumentError(f"{{}} must be {self.kind.words}, got {value!r}.", **{name: ...})  # type: ignore[arg-type]
+            raise ArgumentError(Argument(name), f" must be {self.kind.words}, got {reprlib.repr(value)}.")
+
+    def entry(self, name: str) -> str:
+        """The option in a section Parameters of numpydoc."""
+        described = textwrap.indent(textwrap.fill(self.help, 112), "    ")
+        return f"{name} : {self.kind.words}, default {self.default!r}\n{described}"
 
 
 def check_options(options: Mapping[str, Option], values: Mapping[str, Any]) -> None:
@@ -207,16 +270,12 @@ def check_sizes(**sizes: int) -> None:
         Option(Whole(1), 1, "").check(name, value)
 
 
-def documented(options: Mapping[str, Option]) -> Any:
+def documented(options: Mapping[str, Option]) -> Callable[[Class], Class]:
     """Decorate a class: the line `{options}` of its docstring becomes a numpydoc entry per option."""
 
     def decorate(cls: Class) -> Class:
-        entries = []
-        for name, option in options.items():
-            text = textwrap.fill(f"{option.help}", 110)
-            entries.append(f"{name} : {option.kind.words}, default {option.default!r}\n{textwrap.indent(text, '    ')}")
-        listed = textwrap.indent("\n".join(entries), "    ")
-        cls.__doc__ = (cls.__doc__ or "").replace("    {options}", listed)
+        entries = "\n".join(option.entry(name) for name, option in options.items())
+        cls.__doc__ = (cls.__doc__ or "").replace("    {options}", textwrap.indent(entries, "    "))
         return cls
 
     return decorate

@@ -11,24 +11,30 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from ..contracts import ArgumentError
+from ..contracts import ArgumentError, Choice, Either, Instance, Nothing, Option, documented
 from ..solve import Tableau
 from ..tasks import ClassificationTask, check_class_weight, classification_task
 from ..train import TrainingSettings
 from .parts import Chosen
-from .path_estimator import PathEstimator, with_parameters
+from .path_estimator import PathEstimator
+
+OPTIONS = {
+    **PathEstimator.options,
+    "class_weight": Option(
+        Either(Nothing("equal weights"), Choice("balanced"), Instance(dict, "a dictionary from class to weight")),
+        None,
+        'Weight of each class in the loss. "balanced": in inverse proportion to the frequency of the class.',
+    ),
+}
 
 
-@with_parameters
+@documented(OPTIONS)
 class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
     """Classify series with a Neural CDE, or with one of the models it is compared with.
 
     Parameters
     ----------
-    class_weight : {None, "balanced"} or dict
-        How much each class counts.
-    model, hidden, ...
-        As in `PathEstimator`.
+    {options}
 
     Attributes
     ----------
@@ -46,6 +52,7 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
     ['slow', 'fast']
     """
 
+    options = OPTIONS
     goal = "classification"
     task_: ClassificationTask
 
@@ -116,8 +123,9 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
 
     def check_parameters(self) -> TrainingSettings:
         """Refuse wrong parameters, as `fit` does first of all."""
+        settings = super().check_parameters()
         check_class_weight(self.class_weight)
-        return super().check_parameters()
+        return settings
 
     def _checked_targets(self, y: NDArray[Any]) -> NDArray[Any]:
         check_classification_targets(y)

@@ -1,78 +1,147 @@
-"""The parameters of an estimator, checked before anything else happens."""
+"""The options of the estimators: declared once, checked before anything else happens."""
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils import check_random_state
 
-from ..solve.solvers import as_solver
-from ..train import TrainingSettings
-from ..train.settings import check_choice, check_integer, check_number
-from .parts import LARGEST, LARGEST_OPTION, check_parts
-
-SETTINGS = (
-    "max_epochs",
-    "batch_size",
-    "learning_rate",
-    "readout_lr_scale",
-    "weight_penalty",
-    "weight_decay",
-    "gradient_clip",
-    "schedule",
-    "patience",
-    "ema_decay",
-    "channel_dropout",
-    "channel_jitter",
-    "verbose",
+from ..contracts import (
+    Argument,
+    ArgumentError,
+    Choice,
+    Either,
+    Flag,
+    Instance,
+    Nothing,
+    Number,
+    Option,
+    PartOf,
+    Whole,
+    check_options,
 )
+from ..solve import Tableau, solvers
+from ..train import TrainingSettings
+from ..train.settings import OPTIONS as TRAINING
+from .parts import KINDS, LARGEST, LARGEST_OPTION, check_recipes
+
+# In the order of the constructors. Those of the training are declared with its settings; some defaults are others here.
+OPTIONS = {
+    "model": Option(
+        PartOf(KINDS["model"]),
+        "neural_cde",
+        "Model, one of the five by name; or a PathModel of your own, as a class or as a recipe: "
+        '`nc.ODERNN.with_options(variant="paper")`.',
+    ),
+    "hidden": Option(Whole(1, LARGEST_OPTION), 32, "Size of the state."),
+    "width": Option(
+        Whole(1, LARGEST_OPTION),
+        32,
+        'Width of the hidden layers in the network of the field, for "neural_cde" and "ode_rnn".',
+    ),
+    "depth": Option(
+        Whole(1, LARGEST["depth"]),
+        3,
+        'Number of hidden layers in the network of the field, for "neural_cde" and "ode_rnn".',
+    ),
+    "field": Option(
+        PartOf(KINDS["field"]),
+        "mlp",
+        'Vector field of "neural_cde", by name, as a class or as a recipe. `nc.LowRankField.with_options(rank=4)` costs less '
+        "where there are many channels.",
+    ),
+    "path": Option(
+        PartOf(KINDS["path"]),
+        "linear",
+        'Scheme of the control path between observations, by name or as an object: `nc.Smoothing(penalty=10)`. "linear" and '
+        '"hermite" interpolate forward-filled values.',
+    ),
+    "intensity": Option(
+        Either(Choice("auto"), Flag()),
+        "auto",
+        'Whether the model sees how often each channel was observed (the observational intensity). "auto": only where values '
+        "are missing.",
+    ),
+    "per_row": Option(
+        Flag(),
+        False,
+        "Whether y has one target per observation in place of one per series. There is then one prediction per observation; "
+        'on causal paths (all but "natural_cubic" and "smoothing") it depends on the past alone.',
+    ),
+    "pool": Option(
+        Choice("last", "mean"),
+        "last",
+        "Whether the output is read off the last state or off the mean of the states over time. At a row or a time, that is "
+        "the mean up to it.",
+    ),
+    "task": Option(
+        Either(Choice("auto"), PartOf(KINDS["task"])),
+        "auto",
+        'Meaning of y: loss, decoding and metrics; a task by name, or a Task as an object, a class or a recipe. "auto": '
+        "inferred from y.",
+    ),
+    "solver": Option(
+        Either(Choice(*solvers), Instance(Tableau, "a Tableau of your own")),
+        "rk4",
+        "Runge-Kutta method that solves the differential equation.",
+    ),
+    "substeps": Option(Whole(1, LARGEST["substeps"]), 1, "Number of steps between two observations."),
+    "max_epochs": TRAINING["max_epochs"],
+    "batch_size": replace(
+        TRAINING["batch_size"],
+        kind=Either(Choice("auto"), TRAINING["batch_size"].kind),
+        default="auto",
+        help=f'{TRAINING["batch_size"].help} "auto": a sixtieth of the training series, from 8 to 512.',
+    ),
+    "learning_rate": replace(TRAINING["learning_rate"], default=3e-3),
+    "readout_lr_scale": TRAINING["readout_lr_scale"],
+    "weight_penalty": TRAINING["weight_penalty"],
+    "weight_decay": TRAINING["weight_decay"],
+    "gradient_clip": replace(TRAINING["gradient_clip"], default=1.0),
+    "schedule": replace(TRAINING["schedule"], default="cosine"),
+    "patience": TRAINING["patience"],
+    "ema_decay": replace(TRAINING["ema_decay"], default=0.99),
+    "channel_dropout": TRAINING["channel_dropout"],
+    "channel_jitter": TRAINING["channel_jitter"],
+    "validation_fraction": Option(
+        Number(0.0, 1.0, open_high=True),
+        0.15,
+        "Share of the series that is held out of training to decide which epoch is kept and when to stop. Where it comes to "
+        "fewer than eight series, all of them train and the last epoch is kept.",
+    ),
+    "device": Option(
+        Instance((str, torch.device), "the name of a device", read_as=str),
+        "cpu",
+        'Device of the computation: "cpu", "cuda", ... Under torchrun, "cuda" is the device of each process.',
+    ),
+    "random_state": Option(
+        Either(Nothing(), Whole(0, 2**32 - 1), Instance(np.random.RandomState, "a numpy.random.RandomState")),
+        None,
+        "Seed of the initial weights, the validation split and the training; the same integer gives the same results.",
+    ),
+    "verbose": replace(TRAINING["verbose"], default=0),
+}
 
 
-def check_parameters(given: Mapping[str, Any]) -> TrainingSettings:
+def check_parameters(options: Mapping[str, Option], given: Mapping[str, Any]) -> TrainingSettings:
     """Refuse wrong parameters; those of the training are returned, with a batch size of 1 in place of "auto"."""
-    check_parts(given)
-    for name in ("hidden", "width", "depth", "substeps"):
-        check_integer(name, given[name], low=1, high=LARGEST.get(name, LARGEST_OPTION))
-    if not isinstance(given["intensity"], bool | np.bool_):
-        check_choice("intensity", given["intensity"], ("auto",), "True, False")
-    if not isinstance(given["per_row"], bool | np.bool_):
-        raise ValueError(f"per_row must be True or False, got {reprlib.repr(given['per_row'])}.")
-    check_choice("pool", given["pool"], ("last", "mean"))
-    as_solver(given["solver"])
-    check_number("validation_fraction", given["validation_fraction"], below=1.0)
+    check_options(options, given)
+    check_recipes(given)
     check_device(given["device"])
-    _check_random_state(given["random_state"])
-    options = {name: given[name] for name in SETTINGS}
-    if isinstance(given["batch_size"], str):
-        check_choice("batch_size", given["batch_size"], ("auto",), "an integer of at least 1")
-        options["batch_size"] = 1
-    return TrainingSettings(**options)
+    training = {name: given[name] for name in options if name in TRAINING}
+    return TrainingSettings(**training | ({"batch_size": 1} if isinstance(given["batch_size"], str) else {}))
 
 
 def check_device(device: Any) -> None:
     """Refuse a device that is not there."""
-    if not isinstance(device, str | torch.device):
-        raise ValueError(f"device={reprlib.repr(device)} is not the name of a device; use device='cpu'.")
+    OPTIONS["device"].check("device", device)
+    name, cpu = Argument("device", str(device)), Argument("device", "cpu")
     if str(device).startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError(f"device={device!r}, but torch finds no GPU here; use device='cpu'.")
+        raise ArgumentError(name, ", but torch finds no GPU here; use ", cpu, ".")
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as reason:
-        raise ValueError(
-            f"device={device!r} cannot be used: {str(reason).splitlines()[0]}; use device='cpu'."
-        ) from reason
-
-
-def _check_random_state(given: Any) -> None:
-    try:
-        if isinstance(given, bool | np.bool_):
-            raise ValueError("truth values are no seeds")
-        check_random_state(given)
-    except (TypeError, ValueError) as reason:
-        raise ValueError(
-            f"random_state={reprlib.repr(given)} is not None, an integer from 0 to 4294967295 or a numpy.random.RandomState."
-        ) from reason
+        raise ArgumentError(name, f" cannot be used: {str(reason).splitlines()[0]}; use ", cpu, ".") from reason

@@ -7,14 +7,14 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from ..contracts import Choice, Either, Option, Part, PartOf, Recipe, Registry
+from ..contracts import Argument, ArgumentError, Part, Recipe, Registry
 from ..fields import VectorField
 from ..models import PathModel
 from ..paths import PathScheme
 from ..solve import Tableau
 from ..tasks import Task
 
-Chosen = Any  # a name, a class, an object or a recipe; `check_parts` says what fits
+Chosen = Any  # a name, a class, an object or a recipe; the declared options say what fits
 Value = TypeVar("Value")
 KINDS: dict[str, Registry[Any]] = {
     "model": PathModel.registry,
@@ -27,15 +27,13 @@ LARGEST = {"depth": 1000, "substeps": 1000}
 LARGEST_OPTION = 100_000
 
 
-def check_parts(given: Mapping[str, Any]) -> None:
-    """Refuse what is no member of its kind, and recipes of absurd size."""
-    for name, registry in KINDS.items():
-        fits = Either(Choice("auto"), PartOf(registry)) if name == "task" else PartOf(registry)
-        Option(fits, None, "").check(name, given[name])
+def check_recipes(given: Mapping[str, Any]) -> None:
+    """Refuse recipes of absurd size."""
+    for name in KINDS:
         for option, value in given[name].options.items() if isinstance(given[name], Recipe) else ():
             largest = LARGEST.get(option, LARGEST_OPTION)
             if isinstance(value, int) and value > largest:
-                raise ValueError(f"{name}: {option} must be at most {largest}, got {value}.")
+                raise ArgumentError(Argument(name), f": {option} must be at most {largest}, got {value}.")
 
 
 def copied(value: Value) -> Value:

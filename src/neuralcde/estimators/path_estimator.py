@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ..contracts import ArgumentError, Recipe
+from ..contracts import Argument, ArgumentError, Option, Recipe, documented
 from ..models import PathModel
 from ..paths import ControlPath, PathDataset, PathScheme
 from ..series import IrregularSeries, ragged
@@ -25,7 +26,7 @@ from ..tasks import Task, missing_targets
 from ..train import TrainingSettings, outputs_of, train
 from .inputs import OF_ARRAYS, as_series, as_targets, as_training_series
 from .modules import seeded_module
-from .parameters import check_parameters
+from .parameters import OPTIONS, check_parameters
 from .parts import Chosen, copied
 from .preparation import Preparation
 from .splits import stratified_split
@@ -34,72 +35,13 @@ MIN_VALIDATION_SERIES = 8  # series; where there would be fewer, all of them tra
 LARGE = 2**24  # values; above it paths are built batch by batch
 
 
-Estimator = TypeVar("Estimator", bound=type)
-
-
+@documented(OPTIONS)
 class PathEstimator(BaseEstimator):  # type: ignore[misc]
     """Fit a model of paths to series and targets.
 
     Parameters
     ----------
-    model : {"neural_cde", "gru_ode", "gru_dt", "gru_d", "ode_rnn"}, class or recipe
-        Which of the five models; or a `PathModel` of your own, `nc.ODERNN.with_options(variant="paper")`.
-    hidden : int
-        Size of the state.
-    width, depth : int
-        Of the network in the field, for "neural_cde" and "ode_rnn".
-    field : {"mlp", "low_rank"}, class or recipe
-        The vector field of "neural_cde"; `nc.LowRankField.with_options(rank=4)` costs less where there are many channels.
-    path : {"linear", "hermite", "natural_cubic", "rectilinear", "smoothing"} or PathScheme
-        How the path runs between observations. "linear" and "hermite" run over forward-filled values; `nc.Smoothing(penalty=10)`.
-    intensity : {"auto", True, False}
-        Whether the model sees how often each channel was observed; "auto": where values are missing.
-    per_row : bool
-        Whether y has a target at every observation, in place of one a series. Predictions are then a row a row, and on causal
-        paths (all but "natural_cubic" and "smoothing") each of them knows the past alone.
-    pool : {"last", "mean"}
-        Whether the output is read off the last state or off its mean over time; at a row or a time off the mean up to it.
-    task : "auto", str, or Task
-        What y means: loss, decoding and metrics. "auto": classification or regression as y asks for. A name, or a `Task`.
-    solver : str or Tableau
-        Of the differential equation.
-    substeps : int
-        Steps between two observations.
-    batch_size : int or "auto"
-        Series in a step; "auto": a sixtieth of the training series, 8 to 512.
-    max_epochs : int
-        Passes over the training data, at most.
-    learning_rate : float
-        Of Adam.
-    readout_lr_scale : float
-        Factor on the learning rate of the readout.
-    weight_penalty : float
-        Times the sum of the norms of the field's weights, added to the loss, as in the paper.
-    weight_decay : float
-        Decoupled from the loss (AdamW).
-    gradient_clip : float or None
-        Largest norm of the gradient; None for any.
-    schedule : {"cosine", "plateau", "constant"}
-        How the learning rate falls: to zero over `max_epochs`, to a tenth after 10 epochs without a better validation loss, or
-        not at all.
-    patience : int or None
-        Epochs without a better validation metric before training stops; None for never.
-    ema_decay : float
-        Decay of a moving average of the weights, which then is the model; 0 for none.
-    channel_dropout : float
-        Share of channels that a training series loses in a step, as if they had never been observed.
-    channel_jitter : float
-        Standard deviation of random factors near 1 on the channels of a training series in a step: the same series a little larger
-        or smaller and, for "neural_cde" and "gru_ode", faster or slower. For targets that do not depend on that.
-    validation_fraction : float
-        Share of the series that training does not see and that decides which epoch is kept, and when to stop; 0 for none. Where
-        it comes to fewer than eight series there is none either, and the last epoch is kept.
-    device : str
-        "cpu", "cuda", ...; under torchrun "cuda" is each process's own.
-    random_state : int, RandomState or None
-        For identical results twice.
-    verbose : int or bool
-        1 shows progress: a bar on a terminal, a line every two seconds elsewhere.
+    {options}
     """
 
     def __init__(
@@ -164,6 +106,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         self.verbose = verbose
 
     goal: ClassVar[str]  # of the tasks that it trains
+    options: ClassVar[Mapping[str, Option]] = OPTIONS  # what each parameter may be, its default and what it does
     task_: Task
     preparation_: Preparation
     module_: PathModel
@@ -183,7 +126,11 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         """
         settings = self.check_parameters()
         if resume and self.random_state is None:
-            raise ValueError("resume=True needs a random_state, the same as in the checkpointed run.")
+            raise ArgumentError(
+                Argument("resume", True),
+                " needs a random_state, the same as in the checkpointed run.",
+                argument="random_state",
+            )
         series, noted = as_training_series(self, X)
         targets = as_targets(y, series, by_id=series is X, per_row=self.per_row)
         task = self.make_task(targets)
@@ -315,7 +262,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
 
     def check_parameters(self) -> TrainingSettings:
         """Refuse wrong parameters, as `fit` does first of all; those of the training are returned."""
-        return check_parameters(vars(self))
+        return check_parameters(self.options, vars(self))
 
     def make_task(self, y: NDArray[Any]) -> Task:
         """The task that `fit` trains on these targets: the chosen one, or the one that y asks for. With `per_row` y has all rows."""
@@ -354,9 +301,8 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         everything = np.arange(size)
         count = round(self.validation_fraction * size)
         if count >= size:
-            raise ValueError(
-                f"validation_fraction={self.validation_fraction!r} of {size} series leaves none to learn from."
-            )
+            share = Argument("validation_fraction", self.validation_fraction)
+            raise ArgumentError(share, f" of {size} series leaves none to learn from.")
         if count < MIN_VALIDATION_SERIES:
             return everything, everything[:0]
         labels = targets if self.goal == "classification" else None
@@ -387,16 +333,6 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.three_d_array = True
         tags.non_deterministic = False
         return tags
-
-
-def with_parameters(estimator: Estimator) -> Estimator:
-    """Decorate an estimator: what `PathEstimator` says of the parameters goes into its own docstring, where `help` looks."""
-    if estimator.__doc__ and PathEstimator.__doc__:
-        shared = PathEstimator.__doc__.split("----------\n", 1)[1].rstrip()
-        estimator.__doc__ = estimator.__doc__.replace(
-            "    model, hidden, ...\n        As in `PathEstimator`.\n", f"{shared}\n"
-        )
-    return estimator
 
 
 def _check_within(series: IrregularSeries, asked: Tensor) -> None:

@@ -9,19 +9,18 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
-from ..contracts import ArgumentError
+from ..contracts import ArgumentError, documented
 from ..tasks import RegressionTask, regression_task
-from .path_estimator import PathEstimator, with_parameters
+from .path_estimator import PathEstimator
 
 
-@with_parameters
+@documented(PathEstimator.options)
 class NeuralCDERegressor(RegressorMixin, PathEstimator):  # type: ignore[misc]
     """Predict numbers from series with a Neural CDE, or with one of the models it is compared with.
 
     Parameters
     ----------
-    model, hidden, ...
-        As in `PathEstimator`.
+    {options}
 
     Attributes
     ----------

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..contracts import Argument, ArgumentError
 from . import ragged
 
 When = Callable[[float], str]
@@ -190,9 +191,12 @@ def check_increasing(rows: Rows, ids: NDArray[Any], when: When) -> None:
         return
     name, before, after = _series_at(row, offsets, ids), times[row].item(), times[row + 1].item()
     if before == after:
-        raise ValueError(
-            f"{name} has two rows at {when(before)}; times must increase strictly. "
-            'Aggregate them, or pass duplicates="mean" or duplicates="last".'
+        raise ArgumentError(
+            f"{name} has two rows at {when(before)}; times must increase strictly. Aggregate them, or pass ",
+            Argument("duplicates", "mean"),
+            " or ",
+            Argument("duplicates", "last"),
+            ".",
         )
     raise ValueError(
         f"{name} goes back in time, from {when(before)} to {when(after)}; times must increase strictly. "

@@ -12,6 +12,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from ..contracts import Argument, ArgumentError, ArgumentTypeError
 from .arrays import as_ids
 from .ragged import series_name
 from .table_format import NANOSECONDS, Kind, StaticColumn, TableFormat
@@ -162,11 +163,14 @@ def as_numbers(column: nw.Series[Any], *, role: str) -> Array:
     wanted = {"time": "numbers, datetimes (2024-12-31 12:00) or durations", "static": f"{NUMERIC} or text"}.get(
         role, NUMERIC
     )
-    hint = ", or name it in static=" if role == "channels" and isinstance(column.dtype, _TEXT) else ""
+    text_channel = role == "channels" and isinstance(column.dtype, _TEXT)
+    hint = (", or name it in ", Argument("static")) if text_channel else ()
     example = next(iter(column.drop_nulls().to_list()), None)
-    raise TypeError(
-        f"column {column.name!r} ({role}) holds {type_name(column)}, e.g. {example!r}; expected {wanted}. "
-        f"Convert it{hint}."
+    raise ArgumentTypeError(
+        f"column {column.name!r} ({role}) holds {type_name(column)}, e.g. {example!r}; expected {wanted}. Convert it",
+        *hint,
+        ".",
+        argument=role,
     )
 
 
@@ -183,7 +187,9 @@ def static_features(
     text = isinstance(column.dtype, _TEXT)
     if missing.all():
         if text and known is None:
-            raise ValueError(f"static column {column.name!r} is empty; leave it out of static=.")
+            raise ArgumentError(
+                f"static column {column.name!r} is empty; leave it out of ", Argument("static"), "."
+            )
         text = known is not None and known.categories is not None
     elif known is not None and text != (known.categories is not None):
         before = "numbers" if known.categories is None else f"text, one of {list(known.categories)}"

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ..contracts import Argument, ArgumentError
 from ..system import write_atomically
 
 MAGIC = b"neuralcde checkpoint 2, sha256 "  # 2: epochs are counted from 1
@@ -37,15 +38,15 @@ def load_state(file: Path) -> dict[str, Any]:
     whole = file.read_bytes()
     line, content = whole[:LINE], whole[LINE:]
     if not line.startswith(MAGIC):
-        raise ValueError(_refusal(file, "is damaged, or was written by an earlier version"))
+        raise cannot_resume(f"{file} is damaged, or was written by an earlier version")
     if line != _first_line(content):
-        raise ValueError(_refusal(file, "is damaged: its checksum does not match its content"))
+        raise cannot_resume(f"{file} is damaged: its checksum does not match its content")
     try:
         state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as reason:
-        raise ValueError(_refusal(file, f"is damaged ({type(reason).__name__})")) from reason
+        raise cannot_resume(f"{file} is damaged ({type(reason).__name__})") from reason
     if not isinstance(state, dict):
-        raise ValueError(_refusal(file, "is damaged: it does not contain a training state"))
+        raise cannot_resume(f"{file} is damaged: it does not contain a training state")
     return state
 
 
@@ -53,8 +54,9 @@ def _first_line(content: bytes) -> bytes:
     return MAGIC + hashlib.sha256(content).hexdigest().encode() + b"\n"
 
 
-def _refusal(file: Path, trouble: str) -> str:
-    return f"cannot resume: {file} {trouble}; use resume=False to start anew."
+def cannot_resume(*trouble: str | Argument) -> ArgumentError:
+    """The error of a checkpoint that a training cannot go on from."""
+    return ArgumentError("cannot resume: ", *trouble, "; use ", Argument("resume", False), " to start anew.")
 
 
 def write_history(file: Path, history: list[dict[str, Any]]) -> None:

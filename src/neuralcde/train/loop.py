@@ -21,7 +21,7 @@ from ..solve import SolveError
 from ..system import Interrupts, Processes, folder_lock
 from ..tasks import Task
 from .augmentation import drop_channels, jitter_channels
-from .checkpoints import load_state, save_state, write_history
+from .checkpoints import cannot_resume, load_state, save_state, write_history
 from .progress import Progress
 from .settings import TrainingSettings
 from .state import TrainingResult, TrainingState
@@ -90,16 +90,11 @@ def _resume(state: TrainingState, file: Path, fingerprint: str, together: Proces
     if kept is None:
         return
     if kept.pop("fingerprint", "") != fingerprint:
-        raise ValueError(
-            "cannot resume: data, targets, path or model differ from the checkpointed run; use resume=False, "
-            f"or delete {file}."
-        )
+        raise cannot_resume("data, targets, path or model differ from the checkpointed run")
     try:
         state.restore(kept)
     except (KeyError, TypeError, AttributeError, RuntimeError) as reason:
-        raise ValueError(
-            f"cannot resume: {file} was written by another version ({reason}); use resume=False to start anew."
-        ) from reason
+        raise cannot_resume(f"{file} was written by another version ({reason})") from reason
     if together.first:  # the run may have been killed between writing its checkpoint and writing its history
         write_history(file.parent / "history.jsonl", state.result.history)
 

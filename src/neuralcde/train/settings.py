@@ -2,60 +2,88 @@
 
 from __future__ import annotations
 
-import math
-import reprlib
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from ..tasks import is_finite
+from ..contracts import Choice, Either, Nothing, Number, Option, Whole, check_options, documented
 
 Schedule = Literal["plateau", "cosine", "constant"]
+FROM_ZERO, SHARE = Number(0.0), Number(0.0, 1.0, open_high=True)
+
+OPTIONS = {
+    "max_epochs": Option(Whole(1), 100, "Largest number of passes over the training data."),
+    "batch_size": Option(Whole(1), 32, "Number of series per step of the optimizer."),
+    "learning_rate": Option(FROM_ZERO, 1e-3, "Learning rate of Adam."),
+    "readout_lr_scale": Option(
+        FROM_ZERO, 1.0, "Factor on the learning rate of the readout (section 6.2 of the paper)."
+    ),
+    "weight_penalty": Option(
+        FROM_ZERO,
+        0.0,
+        "Factor of a penalty on the training loss: the sum of the norms of the tensors that the paper penalises (appendix "
+        "D.1). These are the weights of the field; in models that jump, all weights but those of the initial network.",
+    ),
+    "weight_decay": Option(FROM_ZERO, 0.0, "Weight decay, decoupled from the loss (AdamW)."),
+    "gradient_clip": Option(
+        Either(Number(0.0, open_low=True, infinite=True), Nothing("no clipping")),
+        None,
+        "Largest norm of the gradient; larger gradients are scaled down to it.",
+    ),
+    "schedule": Option(
+        Choice("plateau", "cosine", "constant"),
+        "plateau",
+        'Learning rate over time. "plateau" lowers it after epochs without a better validation loss, by default to a tenth '
+        'after 10 of them; "cosine" lowers it to zero over max_epochs; "constant" keeps it.',
+    ),
+    "plateau_factor": Option(SHARE, 0.1, 'Factor on the learning rate at a plateau, for schedule "plateau".'),
+    "plateau_patience": Option(
+        Whole(0), 10, 'Number of epochs without a better validation loss that make a plateau, for schedule "plateau".'
+    ),
+    "patience": Option(
+        Either(Whole(1), Nothing("never")),
+        30,
+        "Number of epochs without a better validation metric after which training stops.",
+    ),
+    "ema_decay": Option(
+        SHARE,
+        0.0,
+        "Decay per step of the exponential moving average of the weights, which is then the model; 0 for no average. The "
+        "decay is smaller in the first steps, so that the initial weights are soon forgotten.",
+    ),
+    "channel_dropout": Option(
+        SHARE,
+        0.0,
+        "Share of the data channels that a training series loses in a step, as if they had never been observed.",
+    ),
+    "channel_jitter": Option(
+        SHARE,
+        0.0,
+        "Standard deviation of the random factors near 1 that multiply each data channel of a training series and its time "
+        "channel, drawn anew in every step. The model sees the same series a little larger or smaller and, where time is a "
+        "channel, faster or slower; of use where the target does not depend on that.",
+    ),
+    "skipped_in_a_row": Option(
+        Whole(1), 5, "Number of consecutive batches without a finite loss that ends the training."
+    ),
+    "seed": Option(Whole(0, 2**32 - 1), 0, "Seed of the order of the batches, of dropout and of jitter."),
+    "verbose": Option(
+        Whole(0, booleans=True),
+        1,
+        "0: silent. 1: a progress bar on a terminal, a line every two seconds elsewhere.",
+    ),
+}
 
 
+@documented(OPTIONS)
 @dataclass(frozen=True)
 class TrainingSettings:
     """How a model is trained: Adam, with what the paper and noisy labels ask for.
 
     Parameters
     ----------
-    max_epochs
-        Passes over the training data, at most.
-    batch_size
-        Series in a step.
-    learning_rate
-        Of Adam.
-    readout_lr_scale
-        Factor on the learning rate of the readout, a real rate of its own (section 6.2).
-    weight_penalty
-        Times the sum of the norms of the tensors that the paper penalises: those of the field, or of everything but
-        the initial network in models that jump (appendix D.1); added to the loss of training.
-    weight_decay
-        Decoupled from the loss (AdamW).
-    gradient_clip
-        Largest norm of the gradient; None for any.
-    schedule
-        "plateau": the rate is cut by `plateau_factor` after `plateau_patience` epochs without a better validation
-        loss. "cosine": down to zero over `max_epochs`. "constant".
-    patience
-        Epochs without a better validation metric before training stops; None for never.
-    ema_decay
-        Decay of a moving average of the weights, which then is the model; 0 for none. Smaller in the first steps, so that the
-        initial weights are soon forgotten.
-    channel_dropout
-        Share of data channels that a training series loses in a step, as if they had never been observed.
-    channel_jitter
-        Standard deviation of the factors near 1 that multiply every data channel of a training series and its time
-        channel, drawn anew in every step: the same series a little larger or smaller and, where the model sees time
-        as a channel, faster or slower.
-    skipped_in_a_row
-        So many batches without a finite loss, one after the other, stop the training.
-    seed
-        Of the order of the batches and of what is dropped or jittered.
-    verbose
-        0: silent. 1: a progress bar on a terminal, a line every two seconds elsewhere.
+    {options}
     """
 
     max_epochs: int = 100
@@ -80,50 +108,4 @@ class TrainingSettings:
         for name, value in vars(self).items():
             if isinstance(value, np.generic):  # as searches give them; checkpoints hold plain numbers alone
                 object.__setattr__(self, name, value.item())
-        for name in ("max_epochs", "batch_size", "skipped_in_a_row"):
-            check_integer(name, getattr(self, name), low=1)
-        for name in ("learning_rate", "readout_lr_scale", "weight_penalty", "weight_decay"):
-            check_number(name, getattr(self, name))
-        for name in ("ema_decay", "channel_dropout", "channel_jitter", "plateau_factor"):
-            check_number(name, getattr(self, name), below=1.0)
-        check_integer("plateau_patience", self.plateau_patience, low=0)
-        check_integer("seed", self.seed, low=0, high=2**32 - 1)
-        if not isinstance(self.verbose, bool):
-            check_integer("verbose", self.verbose, low=0)
-        if self.patience is not None:
-            check_integer("patience", self.patience, low=1, otherwise=", or None for never")
-        endless = isinstance(self.gradient_clip, float) and self.gradient_clip == math.inf
-        if (
-            self.gradient_clip is not None
-            and not endless
-            and not (is_finite(self.gradient_clip) and self.gradient_clip > 0)
-        ):
-            raise ValueError(
-                f"gradient_clip must be a positive number, or None for any gradient, got {_short(self.gradient_clip)}."
-            )
-        check_choice("schedule", self.schedule, ("plateau", "cosine", "constant"))
-
-
-def check_integer(name: str, value: Any, *, low: int, high: int | None = None, otherwise: str = "") -> None:
-    """Refuse what is not a whole number in [low, high]; a truth value is none."""
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < low or (high and value > high):
-        wanted = f"an integer of at least {low}" if high is None else f"an integer from {low} to {high}"
-        raise ValueError(f"{name} must be {wanted}{otherwise}, got {_short(value)}.")
-
-
-def check_number(name: str, value: Any, *, below: float = math.inf) -> None:
-    """Refuse what is not a number in [0, below)."""
-    if not is_finite(value) or not 0 <= value < below:
-        raise ValueError(f"{name} must be a number in [0, {below:g}), got {_short(value)}.")
-
-
-def check_choice(name: str, value: Any, choices: Iterable[str], otherwise: str = "") -> None:
-    """Refuse what is not one of these names; the error also says what else there is."""
-    if not isinstance(value, str) or value not in choices:
-        known = ", ".join(filter(None, (*map(repr, choices), otherwise)))
-        raise ValueError(f"{name}={_short(value)} is not one of {known}.")
-
-
-def _short(value: Any) -> str:
-    """The value as Python writes it; of a long list its beginning."""
-    return reprlib.repr(value)
+        check_options(OPTIONS, vars(self))

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, ReduceLROnPlateau
 
+from ..contracts import listed
 from ..models import PathModel
+from .checkpoints import cannot_resume
 from .settings import TrainingSettings
 
 
@@ -112,9 +114,7 @@ class TrainingState:
         free = {"verbose"} if self.settings.schedule == "cosine" else {"verbose", "max_epochs"}  # cosine needs its end
         changed = [name for name, value in now.items() if name not in free and kept[name] != value]
         if changed:
-            raise ValueError(
-                f"cannot resume: {', '.join(changed)} differ from the checkpointed run; use the same, or resume=False."
-            )
+            raise cannot_resume(*listed(*changed), " must be the same as in the checkpointed run")
         self.model.load_state_dict(state["model"])
         if self.averaged is not None:
             self.averaged.load_state_dict(state["averaged"])

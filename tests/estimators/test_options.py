@@ -1,0 +1,72 @@
+"""Each option is declared once; signatures, docstrings and the command line agree with the declaration."""
+
+import dataclasses
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import neuralcde as nc
+from neuralcde.cli.options import DEFAULTS, OPTIONS, EstimatorOptions, help_of
+from neuralcde.estimators.path_estimator import PathEstimator
+from neuralcde.train import TrainingSettings
+from neuralcde.train.settings import OPTIONS as TRAINING
+
+DECLARED = {
+    TrainingSettings: TRAINING,
+    PathEstimator: PathEstimator.options,
+    nc.NeuralCDEClassifier: nc.NeuralCDEClassifier.options,
+    nc.NeuralCDERegressor: nc.NeuralCDERegressor.options,
+}
+classes = pytest.mark.parametrize("cls", DECLARED, ids=lambda cls: cls.__name__)
+
+
+@classes
+def test_the_signature_has_the_declared_names_and_defaults(cls):
+    parameters = inspect.signature(cls).parameters.values()
+    assert {p.name: p.default for p in parameters} == {name: option.default for name, option in DECLARED[cls].items()}
+
+
+@classes
+def test_declared_defaults_are_of_the_declared_kind(cls):
+    for name, option in DECLARED[cls].items():
+        option.check(name, option.default)
+        assert option.help.endswith("."), name
+
+
+@classes
+def test_the_docstring_has_every_option_and_no_other(cls):
+    section = inspect.getdoc(cls).split("----------\n", 1)[1].split("\n\n")[0]
+    entries = dict(re.findall(r"^(\w+) : (.*(?:\n    .*)*)", section, re.MULTILINE))
+    assert list(entries) == list(DECLARED[cls])
+    for name, option in DECLARED[cls].items():
+        first, *described = entries[name].splitlines()
+        assert first == f"{option.kind.words}, default {option.default!r}"
+        assert " ".join(line.strip() for line in described) == option.help
+
+
+def test_options_of_the_training_keep_their_range_and_help():
+    for name in PathEstimator.options.keys() & TRAINING.keys() - {"batch_size"}:
+        assert dataclasses.replace(PathEstimator.options[name], default=TRAINING[name].default) == TRAINING[name]
+
+
+def test_the_command_has_every_option_but_those_with_a_name_of_its_own():
+    names = [field.name for field in dataclasses.fields(EstimatorOptions)]
+    own = ("random_state", "task")
+    assert names == list(OPTIONS) == [name for name in nc.NeuralCDEClassifier.options if name not in own]
+    assert {name: OPTIONS[name].default for name in names} == {
+        name: DEFAULTS.get(name, nc.NeuralCDEClassifier.options[name].default) for name in names
+    }
+
+
+def test_help_on_the_command_line_comes_from_the_declaration(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")
+    command = Path(sys.executable).parent / "neuralcde"
+    said = subprocess.run([command, "fit", "--help"], capture_output=True, text=True, timeout=120, check=True).stdout
+    letters = re.sub(r"\W", "", said)  # without the frame around them, and what quotes become
+    for name, option in OPTIONS.items():
+        assert f"--{name.replace('_', '-')} " in said
+        assert re.sub(r"\W", "", help_of(option)) in letters, name
