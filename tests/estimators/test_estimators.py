@@ -395,7 +395,7 @@ def test_a_gpu_that_is_not_there(tmp_path):
         pytest.skip("there is one")
     with pytest.raises(ValueError, match="torch finds no GPU here"):
         nc.load(tmp_path, device="cuda")
-    with pytest.raises(ValueError, match="device='foo' cannot be used"):
+    with pytest.raises(ValueError, match='device="foo" cannot be used'):
         nc.load(tmp_path, device="foo")
 
 

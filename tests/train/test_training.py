@@ -122,12 +122,12 @@ def test_a_killed_training_goes_on_to_the_same_result(tmp_path):
 
 def test_resuming_with_other_settings_is_refused(tmp_path):
     fitted(replace(SETTINGS, max_epochs=1), folder=tmp_path)
-    with pytest.raises(ValueError, match="cannot resume: learning_rate differ"):
+    with pytest.raises(ValueError, match="cannot resume: learning_rate must be the same as in the checkpointed run"):
         fitted(replace(SETTINGS, learning_rate=0.5), folder=tmp_path, resume=True)
     kept = load_state(tmp_path / "checkpoint.pt")
     del kept["settings"]["channel_jitter"]  # like a checkpoint that is older than the option
     save_state(tmp_path / "checkpoint.pt", kept)
-    with pytest.raises(ValueError, match="cannot resume: channel_jitter differ"):
+    with pytest.raises(ValueError, match="cannot resume: channel_jitter must be the same"):
         fitted(SETTINGS, folder=tmp_path, resume=True)
     settings = replace(SETTINGS, channel_jitter=0.0)
     fitted(replace(settings, max_epochs=1), folder=tmp_path)
@@ -135,6 +135,10 @@ def test_resuming_with_other_settings_is_refused(tmp_path):
     del kept["settings"]["channel_jitter"]
     save_state(tmp_path / "checkpoint.pt", kept)
     assert same_weights(fitted(settings, folder=tmp_path, resume=True)[0], fitted(settings)[0])
+    kept["settings"]["average"] = 0.9  # an earlier name of an option
+    save_state(tmp_path / "checkpoint.pt", kept)
+    with pytest.raises(ValueError, match=r"was written by another version .*there is no option average"):
+        fitted(settings, folder=tmp_path, resume=True)
     (tmp_path / "checkpoint.pt").write_bytes(b"nonsense")
     with pytest.raises(ValueError, match="is damaged"):
         fitted(SETTINGS, folder=tmp_path, resume=True)
@@ -157,7 +161,7 @@ def test_resuming_with_other_data_or_another_model_is_refused(tmp_path):
                 folder=tmp_path,
                 resume=True,
             )
-    with pytest.raises(ValueError, match="max_epochs differ"):
+    with pytest.raises(ValueError, match="max_epochs must be the same"):
         train(
             nc.NeuralCDE(2, 1, hidden=6, width=8, depth=1),
             task,

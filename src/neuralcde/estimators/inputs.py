@@ -13,9 +13,11 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d, validate_data
 
+from ..contracts import Argument, ArgumentError
 from ..series import IrregularSeries, ragged
 from ..tasks import missing_targets
 
+EACH_ROW = Argument("per_row", True)
 OF_ARRAYS = ("n_features_in_", "feature_names_in_")  # scikit-learn's attributes of an array or data frame
 DATES = 'Count from a first date: (y - y.min()) / np.timedelta64(1, "D"); or make dates labels: y.astype(str).'
 NOT_NUMBERS = (nw.String, nw.Categorical, nw.Enum, nw.Datetime, nw.Date, nw.Time, nw.Duration)
@@ -45,7 +47,7 @@ def as_training_series(estimator: Any, X: Any) -> tuple[IrregularSeries, dict[st
 def _read(estimator: Any, X: Any, *, reset: bool) -> IrregularSeries:
     if isinstance(X, IrregularSeries):
         if len(X) == 0:
-            raise ValueError("X has no series; expected at least one.")
+            raise ArgumentError("X has no series; expected at least one.", argument="X")
         return X
     try:
         values = validate_data(
@@ -54,22 +56,26 @@ def _read(estimator: Any, X: Any, *, reset: bool) -> IrregularSeries:
     except (TypeError, ValueError) as reason:
         table = nw.from_native(X, eager_only=True, pass_through=True)
         if isinstance(table, nw.DataFrame) and any(isinstance(kind, NOT_NUMBERS) for kind in table.schema.values()):
-            raise ValueError(
+            raise ArgumentError(
                 f"X is a data frame with columns that are not numeric ({reason}); each row of a data frame is a "
                 "series, and its columns are the steps. Read a long table first: "
                 "IrregularSeries.from_long(frame, id=..., time=...); for a fitted estimator, "
-                "estimator.read_long(frame)."
+                "estimator.read_long(frame).",
+                argument="X",
             ) from reason
         raise
     if np.isinf(values).any():
-        raise ValueError("X contains infinity; write NaN for what was not observed.")
+        raise ArgumentError("X contains infinity; write NaN for what was not observed.", argument="X")
     if values.ndim > 3:
-        raise ValueError(f"X must have shape (series, steps) or (series, steps, channels), got {values.shape}.")
+        raise ArgumentError(
+            f"X must have shape (series, steps) or (series, steps, channels), got {values.shape}.", argument="X"
+        )
     if values.ndim == 3 and values.shape[2] > values.shape[1] > 1:
-        raise ValueError(
+        raise ArgumentError(
             f"X of shape {values.shape} would be {values.shape[1]} steps of {values.shape[2]} channels; the array "
             "looks like (series, channels, steps). Pass X.swapaxes(1, 2), or confirm the layout: "
-            "IrregularSeries.from_padded(X, channels=[names])."
+            "IrregularSeries.from_padded(X, channels=[names]).",
+            argument="X",
         )
     block = torch.from_numpy(np.ascontiguousarray(values))
     block = block[:, :, None] if block.ndim == 2 else block
@@ -96,12 +102,14 @@ def as_targets(
         Whether a series may have no target.
     """
     if y is None:
-        raise ValueError("requires y to be passed, but the target y is None.")
+        raise ArgumentError("requires y to be passed, but the target y is None.", argument="y")
     ids = series.ids.tolist()
     if isinstance(y, Mapping):
         missing = [name for name in ids if name not in y]
         if missing:
-            raise ValueError(f"y has no target for {len(missing)} of {len(series)} series, e.g. {missing[0]!r}.")
+            raise ArgumentError(
+                f"y has no target for {len(missing)} of {len(series)} series, e.g. {missing[0]!r}.", argument="y"
+            )
         y = [y[name] for name in ids]
     elif by_id and hasattr(y, "loc") and not per_row:
         y = _looked_up(y, ids, from_table=series.format.backend is not None)
@@ -111,16 +119,18 @@ def as_targets(
     if targets.ndim == 2 and targets.shape[1] == 1:
         targets = column_or_1d(targets, warn=True)
     if targets.ndim == 0 or len(targets) != len(series):
-        raise ValueError(
+        raise ArgumentError(
             f"Found input variables with inconsistent numbers of samples: {len(series)} series, "
             f"{len(targets) if targets.ndim else 'no'} targets. Give y one target per series, or a mapping from id to "
-            "target."
+            "target.",
+            argument="y",
         )
     unknown = np.asarray(missing_targets(targets).reshape(len(targets), -1).any(1))
     if not may_miss and unknown.any():
-        raise ValueError(
+        raise ArgumentError(
             f"Input y contains NaN or None: series {ragged.series_name(series.ids, int(unknown.argmax()))} has no "
-            f"target ({int(unknown.sum())} of {len(series)} series); leave such series out."
+            f"target ({int(unknown.sum())} of {len(series)} series); leave such series out.",
+            argument="y",
         )
     return targets
 
@@ -130,9 +140,10 @@ def _looked_up(y: Any, ids: list[Any], *, from_table: bool) -> Any:
     index = y.index.tolist()
     counted = index == list(range(len(index)))
     if counted and from_table and y.index.name is None and len(index) != len(ids) and 0 not in ids:
-        raise ValueError(
+        raise ArgumentError(
             f"y has {len(index)} targets for {len(ids)} series, and its index only counts them; make the ids its index "
-            'and name it: y.set_axis(ids).rename_axis("id"), or pass a mapping from id to target.'
+            'and name it: y.set_axis(ids).rename_axis("id"), or pass a mapping from id to target.',
+            argument="y",
         )
     if (
         counted and len(index) == len(ids) and len(set(ids)) < len(ids)
@@ -144,13 +155,15 @@ def _looked_up(y: Any, ids: list[Any], *, from_table: bool) -> Any:
         return y
     missing = [name for name in ids if name not in set(index)]
     if not missing:
-        raise ValueError(
-            "y has an index of its own, which has some ids twice; make the ids its index, one target per id."
+        raise ArgumentError(
+            "y has an index of its own, which has some ids twice; make the ids its index, one target per id.",
+            argument="y",
         )
-    raise ValueError(
+    raise ArgumentError(
         f"y has an index of its own, which lacks {len(missing)} of {len(ids)} ids, e.g. {missing[0]!r}; it must have a "
         "target for every series under its id. Functions that split series and y by position, as scikit-learn does, "
-        "need y in the order of the series: y.loc[series.ids]."
+        "need y in the order of the series: y.loc[series.ids].",
+        argument="y",
     )
 
 
@@ -159,7 +172,9 @@ def _as_array(y: Any) -> NDArray[Any]:
     try:
         targets = np.asarray(y)
     except (TypeError, ValueError) as reason:
-        raise ValueError(f"y cannot be read as an array of targets, it is a {type(y).__name__}: {reason}") from reason
+        raise ArgumentError(
+            f"y cannot be read as an array of targets, it is a {type(y).__name__}: {reason}", argument="y"
+        ) from reason
     if targets.dtype.kind in "US":  # numpy turns NaN and None beside text into text
         items = np.asarray(y, dtype=object)
         targets = items if missing_targets(items).any() else targets
@@ -171,7 +186,9 @@ def _as_array(y: Any) -> NDArray[Any]:
     kinds = {_kind(item) for item in known}
     if len(kinds) > 1:
         examples = " and ".join(repr(next(item for item in known if _kind(item) == kind)) for kind in sorted(kinds))
-        raise ValueError(f"y mixes kinds of targets, e.g. {examples}; make them one, e.g. y.astype(str).")
+        raise ArgumentError(
+            f"y mixes kinds of targets, e.g. {examples}; make them one, e.g. y.astype(str).", argument="y"
+        )
     if known:
         _check_kind(np.asarray(known).dtype)
     if not missing.any():
@@ -187,9 +204,10 @@ def _kind(item: Any) -> str:
         return "text"
     if isinstance(item, bool | int | float | complex | np.bool_ | np.number):
         return "number"
-    raise ValueError(
+    raise ArgumentError(
         f"y holds {reprlib.repr(item)}, a {type(item).__name__}; expected numbers, text, or True and False."
-        f"{_advice(item)}"
+        f"{_advice(item)}",
+        argument="y",
     )
 
 
@@ -201,39 +219,47 @@ def _check_kind(dtype: np.dtype[Any]) -> None:
     if dtype.kind in "biufUO":
         return
     fixes = {"c": "Give their real part, y.real, or their size, abs(y).", "M": DATES, "m": DATES}
-    raise ValueError(
+    raise ArgumentError(
         f"y is of type {dtype}; expected numbers, text, or True and False. "
-        f"{fixes.get(dtype.kind, 'Convert it: y.astype(str).')}"
+        f"{fixes.get(dtype.kind, 'Convert it: y.astype(str).')}",
+        argument="y",
     )
 
 
 def _targets_of_rows(y: Any, series: IrregularSeries) -> NDArray[Any]:
     rows = len(series.times)
     if not hasattr(y, "__len__") or isinstance(y, str):
-        raise ValueError(
-            f"y is a {type(y).__name__}; per_row=True needs one target for each of the {rows} rows, or one array per "
-            "series."
+        raise ArgumentError(
+            f"y is a {type(y).__name__}; ",
+            EACH_ROW,
+            f" needs one target for each of the {rows} rows, or one array per series.",
+            argument="y",
         )
     if len(y) == rows and (len(y) != len(series) or np.ndim(next(iter(y))) == 0):
         if hasattr(y, "to_numpy") and not series.format.in_order:
-            raise ValueError(
+            raise ArgumentError(
                 "y is a column with one target per row, but the rows of the series are not in the order of the table: "
                 "it was not in the order of series and time, or series were concatenated or reordered since. Sort the "
                 "table first; or pass a mapping from id to the targets in the order of time. If y is in the order of "
-                "the series' rows, pass y.to_numpy()."
+                "the series' rows, pass y.to_numpy().",
+                argument="y",
             )
         return _as_array(y)
     if len(y) != len(series):
-        raise ValueError(
-            f"y has {len(y)} targets, but per_row=True needs one for each of the {rows} rows, or one array for each of "
-            f"the {len(series)} series."
+        raise ArgumentError(
+            f"y has {len(y)} targets, but ",
+            EACH_ROW,
+            f" needs one for each of the {rows} rows, or one array for each of the {len(series)} series.",
+            argument="y",
         )
     for position, (part, length) in enumerate(zip(y, series.lengths.tolist(), strict=True)):
         if np.ndim(part) == 0 or len(part) != length:
-            raise ValueError(
+            raise ArgumentError(
                 f"series {ragged.series_name(series.ids, position)} has {length} rows, but y has "
-                f"{'one target' if np.ndim(part) == 0 else f'{len(part)} targets'} for it; per_row=True needs a target "
-                "for every row."
+                f"{'one target' if np.ndim(part) == 0 else f'{len(part)} targets'} for it; ",
+                EACH_ROW,
+                " needs a target for every row.",
+                argument="y",
             )
     parts = [_as_array(part) for part in y]
     return np.concatenate([part.astype(object) for part in parts] if any(p.dtype == object for p in parts) else parts)

@@ -340,8 +340,9 @@ def _check_within(series: IrregularSeries, asked: Tensor) -> None:
     low, high = series.times[series.offsets[:-1]], series.times[series.offsets[1:] - 1]
     asked = asked.reshape(1) if asked.ndim == 0 else asked
     if asked.ndim > 2 or (asked.ndim == 2 and len(asked) != len(series)):
-        raise ValueError(
-            f"times of shape {tuple(asked.shape)} do not fit {len(series)} series; expected (k,) shared, or ({len(series)}, k)."
+        raise ArgumentError(
+            f"times of shape {tuple(asked.shape)} do not fit {len(series)} series; expected (k,) shared, or ({len(series)}, k).",
+            argument="times",
         )
     outside = ((asked < low[:, None]) | (asked > high[:, None]) | asked.isnan()).nonzero()
     if len(outside):
@@ -349,9 +350,10 @@ def _check_within(series: IrregularSeries, asked: Tensor) -> None:
         time, first, last = (
             series.format.show(float(t)) for t in (asked.expand(len(series), -1)[i, j], low[i], high[i])
         )
-        raise ValueError(
+        raise ArgumentError(
             f"times: {time} lies outside series {ragged.series_name(series.ids, i)}, which was observed from {first} to {last}; "
-            f"nothing is extrapolated. Ask each series for times of its own: times of shape ({len(series)}, k)."
+            f"nothing is extrapolated. Ask each series for times of its own: times of shape ({len(series)}, k).",
+            argument="times",
         )
 
 
@@ -363,10 +365,14 @@ def _check_finite(outputs: Tensor, series: IrregularSeries, *, per_row: bool = F
     found = wrong.nonzero()[:, 0].cpu()
     found = ragged.series_of_rows(series.offsets)[found] if per_row else found
     count = len(set(found.tolist()))
-    raise ValueError(
+    raise ArgumentError(
         f"X: the model's output for series {ragged.series_name(series.ids, int(found[0]))} is not finite ({count} of {len(series)} "
-        "series). Look for values there that are far beyond those of the training series; if there are none, fit again with gradient_clip=1.0 "
-        "or a smaller learning_rate."
+        "series). Look for values there that are far beyond those of the training series; if there are none, fit again with ",
+        Argument("gradient_clip", 1.0),
+        " or a smaller ",
+        Argument("learning_rate"),
+        ".",
+        argument="X",
     )
 
 
@@ -377,7 +383,8 @@ def _known(targets: NDArray[Any]) -> NDArray[np.bool_]:
 def _known_targets(targets: NDArray[Any]) -> NDArray[Any]:
     known = targets[_known(targets)]
     if not len(known):
-        raise ValueError(
-            f"y has no known target: all of its {len(targets)} rows are NaN or None; give at least one row its target."
+        raise ArgumentError(
+            f"y has no known target: all of its {len(targets)} rows are NaN or None; give at least one row its target.",
+            argument="y",
         )
     return np.asarray(known.tolist())  # by way of a list, so that integers beside None are integers again
