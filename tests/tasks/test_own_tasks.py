@@ -80,7 +80,7 @@ def test_a_search_over_the_options_of_a_task():
         (
             nc.NeuralCDEClassifier,
             {"task": DoubtfulLabels(("ill", "well")), "class_weight": "balanced"},
-            "class_weight cannot be given beside a task object",
+            "class_weight cannot be given together with a task object",
         ),
         (
             nc.NeuralCDEClassifier,
@@ -130,6 +130,6 @@ def test_the_command_line_imports_a_module_that_it_is_given(tmp_path):
     assert "known once the module that defines it was imported" in " ".join(done.stderr.split())
     done = command("fit", "table.csv", *names, "--task", "ranking", "--out", "other")
     assert done.returncode == 2
-    assert "--task ranking is not one of classification, binary" in " ".join(done.stderr.split())
+    assert '--task must be "classification", "binary"' in " ".join(done.stderr.split())
     done = command("fit", "table.csv", *names, *small, "--model", "test last values", "--out", "model")
     assert done.returncode == 0, done.stderr

@@ -127,13 +127,11 @@ def fit(
             raise WrongUseError(
                 f"{'TABLE' if name == 'table' else '--' + name} is missing; give it, or a --config that has it."
             )
-    if known.get("task", "regression") not in ("classification", *Task.registry):
-        raise WrongUseError(f"--task {known['task']} is not one of classification, {', '.join(Task.registry)}.")
     if known.get("channels") == []:
         raise WrongUseError("--channels: no channels are given; name one, or leave it out for every numeric column.")
     parameters = {name: value for name, value in known.items() if name not in OWN}
     try:
-        check_parameters(parameters, known.get("seed", 0))
+        check_parameters(parameters, known.get("seed", 0), known.get("task"))
     except (ValueError, TypeError) as reason:
         raise WrongUseError(in_file(reason, config, of_file)) from reason
     first = Processes.current().first  # of those that torchrun started, the one that speaks and writes

@@ -13,9 +13,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from cyclopts import Parameter
 
-from ..contracts import Either, Nothing, Number, Option, Whole
+from ..contracts import Choice, Either, Nothing, Number, Option, Whole
 from ..estimators import NeuralCDEClassifier
 from ..system import write_atomically
+from ..tasks import Task
 from ..train.settings import OPTIONS as TRAINING
 from .errors import WrongUseError
 
@@ -96,8 +97,8 @@ def check_config(found: dict[str, Any], own: dict[str, Any], file: Path | None) 
             raise WrongUseError(f"--config {file}: {name} = {value!r} is not {_words(own[name])}.")
 
 
-def check_parameters(parameters: dict[str, Any], seed: int) -> None:
-    """Refuse parameters that are wrong whatever the table holds.
+def check_parameters(parameters: dict[str, Any], seed: int, task: str | None) -> None:
+    """Refuse parameters, a seed or a task that are wrong whatever the table holds.
 
     Raises
     ------
@@ -105,6 +106,8 @@ def check_parameters(parameters: dict[str, Any], seed: int) -> None:
         With the name of the parameter.
     """
     TRAINING["seed"].check("seed", seed)
+    if task is not None:
+        Option(Choice("classification", *Task.registry), None, "").check("task", task)
     NeuralCDEClassifier(**parameters | {"random_state": seed}).check_parameters()
 
 

@@ -273,7 +273,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         elif isinstance(self.task, Task):
             for name in given:
                 raise ArgumentError(
-                    f"{name} cannot be given beside a task object; make the task with it.", argument=name
+                    Argument(name), " cannot be given together with a task object; make the task with it."
                 )
             task = copied(self.task)
         else:
@@ -281,8 +281,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
             task = recipe.member.from_targets(y, **recipe.options | given)
         if task.goal != self.goal:
             raise ArgumentError(
-                f"task={self.task!r} is a task of {task.goal}, but this estimator is one of {self.goal}.",
-                argument="task",
+                Argument("task", self.task), f" is a task of {task.goal}, but this estimator is one of {self.goal}."
             )
         return task
 
