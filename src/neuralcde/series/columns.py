@@ -187,9 +187,7 @@ def static_features(
     text = isinstance(column.dtype, _TEXT)
     if missing.all():
         if text and known is None:
-            raise ArgumentError(
-                f"static column {column.name!r} is empty; leave it out of ", Argument("static"), "."
-            )
+            raise ArgumentError(f"static column {column.name!r} is empty; leave it out of ", Argument("static"), ".")
         text = known is not None and known.categories is not None
     elif known is not None and text != (known.categories is not None):
         before = "numbers" if known.categories is None else f"text, one of {list(known.categories)}"
