@@ -61,22 +61,6 @@ def test_a_section_is_a_numbered_list_and_a_short_program(kind):
         assert (ROOT / name).exists(), f"{name} is named in the section and does not exist"
 
 
-def forget(registry, name):
-    """As if the module of a member had not been imported."""
-    if isinstance(registry, dict):
-        del registry[name]
-    else:
-        registry.remove(name)
-
-
-def make_known(registry, name, member):
-    """As if it had been imported after all."""
-    if isinstance(registry, dict):
-        registry[name] = member
-    else:
-        registry.add(name, member)
-
-
 @pytest.fixture(scope="module")
 def members(tmp_path_factory):
     """The modules of the page, imported from a folder outside the package; their members are forgotten again."""
@@ -92,7 +76,7 @@ def members(tmp_path_factory):
     yield modules
     for kind, registry in REGISTRIES.items():
         for name in set(registry) - set(before[kind]):
-            forget(registry, name)
+            registry.remove(name)
         del sys.modules[modules[kind].__name__]
 
 
@@ -149,12 +133,12 @@ def test_by_name_it_loads_only_after_its_module_was_imported(kind, members, tmp_
     name, registry = chosen(members), REGISTRIES[kind]
     nc.NeuralCDEClassifier(**FAST | {"max_epochs": 1}, **{parameter: name}).fit(SERIES, Y).save(tmp_path)
     member = registry[name]
-    forget(registry, name)
+    registry.remove(name)
     try:
         with pytest.raises(ValueError, match=name):
             nc.load(tmp_path)
     finally:
-        make_known(registry, name, member)
+        registry.add(name, member)
     assert len(nc.load(tmp_path).predict(SERIES)) == 24
 
 

@@ -227,6 +227,7 @@ CONFIG = {
     ("parameters", "solver"): (["rk4"], "rk5"),
     ("parameters", "class_weight"): ([[0]], [[[], 1.0]], "heavy", [[0, NAN]], [1, 2]),
     ("parameters", "random_state"): ("0", -1, HUGE),
+    ("parameters", "path"): ("{}", "{0}{}", [{"": None}], {"name": "{}"}),  # braces are text, not places to fill
     ("parameters", "task"): ({}, 5, "unknown", {"name": []}, {"name": "binary", "unknown": 1}),
     ("task",): ([], None, {}),
     ("task", "name"): ({}, "regression", "unknown"),

@@ -32,11 +32,17 @@ def test_loading_changes_nothing():
     done = fresh_python(
         STATE
         + """
-    rows, channels, series = 40_000, 3, 400 torch.set_num_threads(4) times = torch.arange(rows, dtype=torch.float64)
-    values = torch.sin(times[:, None] * torch.arange(1, channels + 1)).float()  # starts torch's threads, which the
-    kernels use offsets = torch.arange(0, rows + 1, rows // series) coefficients = torch.empty(rows - series, 4,
-    channels) before = state() from neuralcde._native import _kernels as kernels loaded = state() kernels.cubic(times,
-    values, offsets, "natural", coefficients, 4) print(json.dumps([before, loaded, state()]))
+    rows, channels, series = 40_000, 3, 400
+    torch.set_num_threads(4)
+    times = torch.arange(rows, dtype=torch.float64)
+    values = torch.sin(times[:, None] * torch.arange(1, channels + 1)).float()  # starts torch's threads, which the kernels use
+    offsets = torch.arange(0, rows + 1, rows // series)
+    coefficients = torch.empty(rows - series, 4, channels)
+    before = state()
+    from neuralcde._native import _kernels as kernels
+    loaded = state()
+    kernels.cubic(times, values, offsets, "natural", coefficients, 4)
+    print(json.dumps([before, loaded, state()]))
     """
     )
     assert done.returncode == 0, done.stderr

@@ -98,10 +98,15 @@ def test_a_task_that_was_not_imported_is_named(tmp_path):
     nc.NeuralCDERegressor(task="test poisson", **FAST).fit(SERIES, COUNTS).save(tmp_path)
     Task.registry.remove("test poisson")
     try:
-        with pytest.raises(ValueError, match=r"no task 'test poisson'.*known once the module"):
+        with pytest.raises(ValueError, match=r"no task 'test poisson'.*first import the module"):
             nc.load(tmp_path)
     finally:
         Task.registry.add("test poisson", PoissonCounts)
+
+
+def test_a_solver_does_not_take_the_name_of_another():
+    with pytest.raises(ValueError, match="the solver 'rk4' is already"):
+        nc.solve.solvers.add("rk4", nc.Tableau("rk4", 1, "Euler 1768", a=((),), b=(1.0,), c=(0.0,)))
 
 
 def test_the_command_line_imports_a_module_that_it_is_given(tmp_path):
@@ -127,7 +132,7 @@ def test_the_command_line_imports_a_module_that_it_is_given(tmp_path):
     assert command("predict", "run", "table.csv", "--out", "again.csv").returncode == 0
     done = command("predict", "run", "table.csv", imported=False)
     assert done.returncode == 2
-    assert "known once the module that defines it was imported" in " ".join(done.stderr.split())
+    assert "first import the module that defines it" in " ".join(done.stderr.split())
     done = command("fit", "table.csv", *names, "--task", "ranking", "--out", "other")
     assert done.returncode == 2
     assert '--task must be "classification", "binary"' in " ".join(done.stderr.split())

@@ -192,9 +192,8 @@ class PartOf(Kind):
             return value in self.registry
         if isinstance(value, Recipe):
             value = value.member
-        return isinstance(value, self.registry.base) or (
-            isinstance(value, type) and issubclass(value, self.registry.base)
-        )
+        base = self.registry.base
+        return isinstance(value, base) or (isinstance(value, type) and issubclass(value, base) and value is not base)
 
     @property
     def words(self) -> str:

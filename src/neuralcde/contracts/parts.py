@@ -39,9 +39,10 @@ class Registry(Generic[Member]):
     def add(self, name: str, member: Member) -> None:
         """Register a member; a name that another member already has is refused."""
         known = self._members.get(name)
-        if known is not None and _home(known) != _home(member):
+        same = _home(known) == _home(member) if isinstance(member, type) else known == member
+        if known is not None and not same:
             raise ValueError(f"the {self.kind} {name!r} is already {_home(known)}; choose another name.")
-        self._members[name] = member  # same module and class name: its module was reloaded
+        self._members[name] = member  # the same class again: its module was reloaded
 
     def remove(self, name: str) -> None:
         """Unregister a member."""

@@ -23,7 +23,7 @@ from ..contracts import (
     Whole,
     check_options,
 )
-from ..solve import Tableau, solvers
+from ..solve import solvers
 from ..train import TrainingSettings
 from ..train.settings import OPTIONS as TRAINING
 from .parts import KINDS, LARGEST, LARGEST_OPTION, check_recipes
@@ -84,7 +84,7 @@ OPTIONS = {
         "inferred from y.",
     ),
     "solver": Option(
-        Either(Choice(*solvers), Instance(Tableau, "a Tableau of your own")),
+        PartOf(solvers),
         "rk4",
         "Runge-Kutta method that solves the differential equation.",
     ),

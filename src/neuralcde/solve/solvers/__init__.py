@@ -1,5 +1,6 @@
 """Runge-Kutta methods, one per file, each a tableau with its citation."""
 
+from ...contracts import ArgumentError, Registry
 from .dopri5 import dopri5 as dopri5
 from .euler import euler as euler
 from .heun import heun as heun
@@ -9,7 +10,9 @@ from .rk4 import rk4 as rk4
 from .tableau import Tableau as Tableau
 from .tsit5 import tsit5 as tsit5
 
-solvers: dict[str, Tableau] = {s.name: s for s in (euler, midpoint, heun, ralston, rk4, dopri5, tsit5)}
+solvers: Registry[Tableau] = Registry("solver", Tableau)
+for method in (euler, midpoint, heun, ralston, rk4, dopri5, tsit5):
+    solvers.add(method.name, method)
 
 
 def as_solver(solver: str | Tableau) -> Tableau:
@@ -17,5 +20,7 @@ def as_solver(solver: str | Tableau) -> Tableau:
     if isinstance(solver, Tableau):
         return solver
     if not isinstance(solver, str) or solver not in solvers:
-        raise ValueError(f"solver={solver!r} is not one of {list(solvers)}; a Tableau of your own works too.")
+        raise ArgumentError(
+            f"solver={solver!r} is not one of {list(solvers)}; a Tableau of your own works too.", argument="solver"
+        )
     return solvers[solver]
