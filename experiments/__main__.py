@@ -13,11 +13,12 @@ from pathlib import Path
 
 from benchmarks.data import folder
 
+from neuralcde.models import PathModel
+
 from .baseline import measure_baseline
 from .documents import documents
 from .experiment import Experiment, Run, names
 from .memory import measure_memory
-from .models import MODELS
 from .runs import ablation_runs, carry_out, cores, search_runs, table_runs
 from .speed import measure_speed
 from .tables import tables
@@ -119,7 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("name", choices=[*names(), "tables"], help="an experiment; or tables, for those of all")
     parser.add_argument("action", nargs="?", default="run", choices=list(ACTIONS), help="what to do, see below")
-    parser.add_argument("--model", nargs="+", choices=list(MODELS), help="models to run; all by default")
+    parser.add_argument("--model", nargs="+", choices=list(PathModel.registry), help="models to run; all by default")
     parser.add_argument("--runs", type=_positive, help="number of runs per cell (seeds 0, 1, ...)")
     parser.add_argument("--epochs", type=_positive, help="maximum number of epochs per run")
     parser.add_argument(

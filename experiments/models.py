@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from functools import partial
 from typing import Any
 
 import neuralcde as nc
@@ -11,26 +10,18 @@ from neuralcde.models import PathModel
 
 from .experiment import Experiment, Settings, merged
 
-MODELS: dict[str, tuple[str, Any]] = {
-    "gru_ode": ("GRU-ODE", nc.GRUODE),
-    "gru_dt": ("GRU-dt", nc.GRUDeltaT),
-    "gru_d": ("GRU-D", nc.GRUD),
-    "ode_rnn": ("ODE-RNN", nc.ODERNN),
-    "neural_cde": ("Neural CDE", nc.NeuralCDE),
-}
-SCHEMES: dict[str, Any] = {
-    "natural_cubic": nc.natural_cubic,
-    "hermite": nc.hermite,
-    "linear": nc.linear,
-    "forward": partial(nc.linear, fill="forward"),
-    "rectilinear": nc.rectilinear,
+# Names of schemes in recorded settings that differ from those of the package, whose paths are forward-filled by default.
+RECORDED_SCHEMES = {
+    "linear": nc.Linear(fill="interpolate"),
+    "hermite": nc.Hermite(fill="interpolate"),
+    "forward": nc.Linear(fill="forward"),
 }
 
 
 def make_path(series: nc.IrregularSeries, settings: Settings) -> nc.ControlPath:
     """The path of series, which must have a time channel."""
-    path: nc.ControlPath = SCHEMES[settings["path"]["scheme"]](series)
-    return path
+    name = settings["path"]["scheme"]
+    return nc.PathScheme.of(RECORDED_SCHEMES.get(name, name)).build(series)
 
 
 def make_model(name: str, settings: Settings, **shape: int) -> PathModel:
@@ -38,7 +29,8 @@ def make_model(name: str, settings: Settings, **shape: int) -> PathModel:
     options = dict(settings["model"])
     steps = options.pop("steps")
     options["steps"] = nc.AtKnots() if steps == "knots" else nc.FixedSteps(steps)
-    model: PathModel = MODELS[name][1](**shape, **options)
+    kind: Any = PathModel.registry[name]
+    model: PathModel = kind(**shape, **options)
     return model
 
 

@@ -6,10 +6,11 @@ import statistics
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from neuralcde.models import PathModel
+
 from .experiment import Experiment, Settings, same
 from .lines import Line, read_lines
 from .memory import GRADIENTS
-from .models import MODELS
 from .runs import capped, changed
 
 KINDS = ("results", "memory", "speed", "search", "ablations")
@@ -97,7 +98,7 @@ def scores(experiment: Experiment, title: str, runs: list[Line]) -> Table:
     for column in config["column_titles"]:
         names += [f"{column}, paper", "ours"]
     for model, paper in config["paper"].items():
-        row = [MODELS[model][0]]
+        row = [_title(model)]
         for value, (mean, deviation) in zip(config["columns"], paper[metric], strict=True):
             row += [text(experiment, mean / unit, deviation / unit)]
             row += [spread(experiment, [line[f"test_{metric}"] for line in _cell(experiment, runs, model, value)])]
@@ -111,7 +112,7 @@ def costs(experiment: Experiment, runs: list[Line]) -> Table:
     config, rows = experiment.config, []
     for model in config["paper"]:
         own = [line for line in runs if line["model"] == model]
-        row = [MODELS[model][0], ", ".join(sorted({str(line["parameters"]) for line in own}))]
+        row = [_title(model), ", ".join(sorted({str(line["parameters"]) for line in own}))]
         row += [_mean(own, "epochs", 0), _mean(own, "seconds_per_epoch", 2), _mean(own, "seconds", 0)]
         row += [_mean(own, "cpu_seconds", 0), _mean(own, "peak_memory_mb", 1)]
         row.append(str(sum(line["epochs"] == line["settings"]["training"]["max_epochs"] for line in own)))
@@ -140,7 +141,7 @@ def memory(experiment: Experiment, lines: list[Line]) -> Table:
     """The latest figure for every model and gradient method."""
     last = {(line["model"], line["gradient"]): f"{line['memory_mb']:.1f}" for line in lines}
     rows = [
-        [MODELS[model][0], str(paper["memory_mb"]), *(last.get((model, way), "") for way in GRADIENTS)]
+        [_title(model), str(paper["memory_mb"]), *(last.get((model, way), "") for way in GRADIENTS)]
         for model, paper in experiment.config["paper"].items()
     ]
     title = (
@@ -182,7 +183,7 @@ def search(experiment: Experiment, lines: list[Line]) -> Table:
         cap = line["settings"]["training"]["max_epochs"]
         planned = capped(experiment.settings(line["model"], plan["common"]), cap)
         if same(but_for_sizes(line["settings"]), but_for_sizes(planned)):
-            row = (MODELS[line["model"]][0], *(str(line["settings"]["model"].get(name, "")) for name in sizes))
+            row = (_title(line["model"]), *(str(line["settings"]["model"].get(name, "")) for name in sizes))
             found.setdefault((*row, str(line["parameters"]), str(cap)), []).append(line)
     best = sorted(found.items(), key=lambda item: -statistics.mean(line[metric] for line in item[1]))
     rows = [
@@ -219,7 +220,7 @@ def ablations(experiment: Experiment, model: str, lines: list[Line]) -> Table:
         rows.append([*row, _mean(own[change], "best_epoch", 0)])
     titles = [config["column_titles"][config["columns"].index(value)] for value in plan["columns"]]
     title = (
-        f"One change at a time, {MODELS[model][0]}, {plan['what']}, at most {cap} epochs: {config['metric']} on folds "
+        f"One change at a time, {_title(model)}, {plan['what']}, at most {cap} epochs: {config['metric']} on folds "
         "of the training and validation series, mean ± standard deviation (folds), and mean difference on the same "
         "folds ± its standard error"
     )
@@ -252,3 +253,8 @@ def _cell(experiment: Experiment, lines: list[Line], model: str, value: object) 
 def _mean(lines: list[Line], name: str, digits: int) -> str:
     values = [line[name] for line in lines if line[name] is not None]
     return f"{statistics.mean(values):.{digits}f}" if values else ""
+
+
+def _title(model: str) -> str:
+    """Name of a model in a table."""
+    return PathModel.registry[model].title

@@ -8,13 +8,14 @@ import torch
 from benchmarks.data import Letters, folder, read_letters
 from experiments.character_trajectories.run import digest, drop, pad
 from experiments.experiment import Experiment, Run, merged
-from experiments.models import MODELS, make_model, matched, parameters
+from experiments.models import make_model, matched, parameters
 from experiments.runs import ablation_runs, changed
 from experiments.splits import FOLDS, split_positions
 
 from neuralcde.train import TrainingSettings, train
 
 NAME = "character_trajectories"
+MODELS = ("gru_ode", "gru_dt", "gru_d", "ode_rnn", "neural_cde")
 PUBLISHED = {"series": 80, "classes": 4, "longest": 20}
 
 

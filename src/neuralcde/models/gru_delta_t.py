@@ -19,7 +19,7 @@ class GRUDeltaT(JumpModel, name="gru_dt"):
         As in `JumpModel`, which lists the inputs of the cell.
     """
 
-    title = "GRU-Δt"
+    title = "GRU-dt"
 
     def __init__(self, channels: int, outputs: int, *, hidden: int = 47, **options: Any):
         super().__init__(channels, outputs, hidden=hidden, **options)

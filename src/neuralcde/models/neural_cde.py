@@ -43,7 +43,7 @@ class NeuralCDE(SolvedModel, name="neural_cde"):
     8212
     """
 
-    title = "a Neural CDE"
+    title = "Neural CDE"
 
     def __init__(
         self,

@@ -63,8 +63,13 @@ class PathModel(nn.Module, Named):
     """
 
     registry: ClassVar[Registry[type[PathModel]]]
-    title: ClassVar[str] = "a model of your own"
-    """Name of the model in a sentence of the report, e.g. "Classification with a Neural CDE"."""
+    title: ClassVar[str] = ""
+    """Name of the model in reports and tables; by default the name of the class."""
+
+    def __init_subclass__(cls, **options: Any):
+        super().__init_subclass__(**options)
+        if "title" not in vars(cls):
+            cls.title = cls.__name__
 
     def __init__(
         self,
