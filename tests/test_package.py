@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import neuralcde
+from neuralcde.tasks import Task
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "neuralcde"
@@ -151,6 +153,38 @@ def test_users_of_the_estimators_call_no_private_methods(tmp_path):
     assert not [found for file in files for found in private_attributes(file)]
     (tmp_path / "wrong.py").write_text("x = run.estimator._outputs(series)\nself._x = os._exit\n")
     assert private_attributes(tmp_path / "wrong.py") == ["wrong.py:1 run.estimator._outputs"]
+
+
+def lines_with(pattern: str) -> dict[str, list[str]]:
+    """Lines of source files that match, by file; the native code is C++."""
+    found = {}
+    for file in [*SOURCE.rglob("*.py"), *(ROOT / "native").glob("*.?pp")]:
+        lines = [line.strip() for line in file.read_text().splitlines() if re.search(pattern, line)]
+        if lines:
+            found[file.relative_to(SOURCE if file.is_relative_to(SOURCE) else ROOT).as_posix()] = lines
+    return found
+
+
+def test_one_place_sums_the_stages_of_a_runge_kutta_step():
+    assert lines_with(r"tableau\.a\[stage\]") == {
+        "solve/step.py": ["stages.append(increment(stage, _plus(state, tableau.a[stage], stages)))"]
+    }
+
+
+def test_only_terms_know_whether_they_are_driven_by_the_path_or_by_time():
+    prose = r"\bcontrolled differential|time-controlled|steps controlled"
+    uses = {
+        file: [line for line in lines if not re.search(prose, line)]
+        for file, lines in lines_with(r"\bcontrolled\b").items()
+    }
+    assert {file for file, lines in uses.items() if lines} == {"native/term.hpp"}
+
+
+def test_only_tasks_ask_which_task_it_is():
+    kinds = {kind for name in Task.registry for kind in Task.registry[name].__mro__ if issubclass(kind, Task)}
+    names = "|".join(kind.__name__ for kind in kinds - {Task})
+    asked = rf"isinstance\([^)]*\b({names})\b|\.kind == \"(binary|multiclass|multilabel|regression)"
+    assert {file for file in lines_with(asked) if not file.startswith("tasks/")} == set()
 
 
 def test_no_file_is_named_for_nothing_in_particular():
