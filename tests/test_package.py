@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -241,3 +242,21 @@ def test_configures_without_a_compiler(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
     assert done.returncode == 0, done.stderr
     assert "without its native kernels" in done.stderr
+
+
+def test_the_wheel_says_that_the_package_is_typed(tmp_path):
+    """PEP 561: without `py.typed` type checkers ignore the annotations of an installed package."""
+    pytest.importorskip("scikit_build_core", reason="the build tools are not installed (make test installs them)")
+    script = """
+import sys
+from scikit_build_core.build import build_wheel
+print(build_wheel(sys.argv[1], {"wheel.cmake": "false"}))
+"""
+    command = [sys.executable, "-c", script, str(tmp_path)]  # without the kernels, which take minutes to compile
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert "neuralcde/py.typed" in names
+    assert "neuralcde/__init__.py" in names
