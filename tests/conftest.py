@@ -4,10 +4,19 @@ import os
 
 import pytest
 from hypothesis import settings
+from jaxtyping import config, install_import_hook
 
 # Set before torch is imported. The test workers use all cores already; more threads would only wait for each other.
 # Tests of threads set their own number.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Annotations are checked while the tests run, including the shapes of tensors: every function of these folders, and every
+# dataclass when an instance is created. The hook must be installed before neuralcde is imported; each xdist worker runs
+# this file itself. Annotations that name a class defined later in the same file are not checked, nor are subprocesses.
+install_import_hook(
+    [f"neuralcde.{folder}" for folder in ("series", "paths", "fields", "engine", "solve", "models", "tasks", "train")],
+    "type_checks.checked",
+)
 
 # Hypothesis uses the same examples in every run, so a failure is due to the change. New ones:
 # --hypothesis-profile=fresh.
@@ -37,3 +46,15 @@ def same_numbers():
     import torch
 
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def checked_annotations(request):
+    """All tests but those marked `wrong_types` run with annotations checked.
+
+    Many functions promise to refuse a wrong argument in words of their own. Their tests carry the mark: the checker would
+    refuse it first, in its words, which no user sees.
+    """
+    config.update("jaxtyping_disable", request.node.get_closest_marker("wrong_types") is not None)
+    yield
+    config.update("jaxtyping_disable", False)

@@ -1,23 +1,23 @@
 """Shared test data: random ragged series with missing values, all path schemes, and times inside their pieces."""
 
-from functools import partial
-
 import numpy as np
 import torch
 
 import neuralcde as nc
+from neuralcde.paths import PathScheme
+from registered import build, cases
 
 NAN = float("nan")
 
-SCHEMES = {
-    "natural_cubic": nc.natural_cubic,
-    "hermite": nc.hermite,
-    "hermite-forward": partial(nc.hermite, fill="forward"),
-    "linear": nc.linear,
-    "linear-forward": partial(nc.linear, fill="forward"),
-    "rectilinear": nc.rectilinear,
-    "smoothing": partial(nc.smoothing, penalty=0.3),
+# Name -> case -> options. Every registered scheme is tested; one needs an entry here only if it cannot be made with its
+# defaults, or is to be tested with several options.
+SCHEME_OPTIONS = {
+    "hermite": {"hermite": {"fill": "interpolate"}, "hermite-forward": {"fill": "forward"}},
+    "linear": {"linear": {"fill": "interpolate"}, "linear-forward": {"fill": "forward"}},
+    "smoothing": {"smoothing": {"penalty": 0.3}},
 }
+SCHEME_OBJECTS = {case: build(recipe) for case, recipe in cases(PathScheme.registry, SCHEME_OPTIONS).items()}
+SCHEMES = {case: scheme.build for case, scheme in SCHEME_OBJECTS.items()}
 
 
 def even_gaps(rng, count):

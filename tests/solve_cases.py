@@ -11,9 +11,14 @@ from neuralcde.solve import ControlTerm, Jump, Term, TimeTerm, solve, solvers
 from ragged_cases import SCHEMES, random_series
 
 SOLVERS = list(solvers)
-EXACT_ON_CUBICS = ["ralston", "rk4", "dopri5", "tsit5"]  # their quadrature is exact for the derivative of a cubic
-CUBIC = ["natural_cubic", "hermite", "hermite-forward", "smoothing"]
-STRAIGHT = ["linear", "linear-forward", "rectilinear"]
+# their quadrature is exact for the derivative of a cubic
+EXACT_ON_CUBICS = [
+    name
+    for name, s in solvers.items()
+    if all(abs(sum(b * c**k for b, c in zip(s.b, s.c, strict=False)) - 1 / (k + 1)) < 1e-12 for k in range(3))
+]
+CUBIC = [case for case, make in SCHEMES.items() if make(random_series(0)).degree == 3]
+STRAIGHT = [case for case in SCHEMES if case not in CUBIC]
 
 
 def on_engine(monkeypatch, engine):

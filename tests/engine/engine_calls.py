@@ -30,8 +30,10 @@ class EngineCall:
         total, stages = int(events[-1]), int(rng.integers(1, 8))
         last = np.isin(np.arange(total), events[1:] - 1)
         self.programs = {
-            "flow": lower(nc.MLPField(int(channels), int(hidden), width=3, depth=1).to(self.real), hidden, channels),
-            "jump": lower(GatedCell(int(features), int(hidden)).to(self.real), hidden, features),
+            "flow": lower(
+                nc.MLPField(int(channels), int(hidden), width=3, depth=1).to(self.real), int(hidden), int(channels)
+            ),
+            "jump": lower(GatedCell(int(features), int(hidden)).to(self.real), int(hidden), int(features)),
         }
         present = {name: rng.random() < 0.8 for name in self.programs}
         values = {name: [p.detach().contiguous() for p in made.parameters] for name, made in self.programs.items()}

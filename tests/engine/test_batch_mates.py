@@ -8,6 +8,7 @@ import torch
 import neuralcde as nc
 from neuralcde._native import kernels
 from neuralcde.engine import native
+from neuralcde.fields import as_field
 from neuralcde.solve import ControlTerm, Jump, solve
 from solve_cases import Case, mlp, on_engine, some_flow, some_jump, some_path, states
 
@@ -137,7 +138,7 @@ def test_a_series_that_explodes_does_not_touch_its_tile():
     coefficients = path.coefficients.clone()
     coefficients[path.piece_offsets[3] : path.piece_offsets[4]] *= 1e200
     other = dataclasses.replace(path, coefficients=coefficients)
-    field = ControlTerm(torch.nn.Sequential(torch.nn.Linear(9, 27), torch.nn.Unflatten(-1, (9, 3))).double())
+    field = ControlTerm(as_field(torch.nn.Sequential(torch.nn.Linear(9, 27), torch.nn.Unflatten(-1, (9, 3))).double()))
     calm = solve(path, z0, flow=field, jump=jump)
     stormy = solve(other, wild, flow=field, jump=jump, throw=False)
     assert stormy.statuses.tolist() == [0, 0, 0, 1, 0, 0, 0, 0]

@@ -6,7 +6,7 @@ from torch import nn
 
 import neuralcde as nc
 from neuralcde._native import kernels
-from neuralcde.fields import activations
+from neuralcde.fields import activations, as_field
 from neuralcde.solve import ControlTerm
 from ragged_cases import SCHEMES
 from solve_cases import (
@@ -71,7 +71,7 @@ def test_every_activation(kind, activation, monkeypatch):
         "low rank": lambda: nc.LowRankField(path.channels, 4, rank=2, final=activation, **options).double(),
         "sequential": lambda: sequential(path, 4, activation),
     }[kind]()
-    assert compare(monkeypatch, Case(path, states(path, 4), ControlTerm(field))) == []
+    assert compare(monkeypatch, Case(path, states(path, 4), ControlTerm(as_field(field)))) == []
 
 
 @pytest.mark.parametrize("rank", [1, 3])
@@ -79,7 +79,7 @@ def test_low_rank(rank, monkeypatch):
     torch.manual_seed(0)
     path = some_path(3, channels=5)
     field = nc.LowRankField(5, 3, rank=rank, width=4, activation="softplus").double()
-    assert compare(monkeypatch, Case(path, states(path, 3), ControlTerm(field)), save="knots") == []
+    assert compare(monkeypatch, Case(path, states(path, 3), ControlTerm(as_field(field))), save="knots") == []
 
 
 def test_layers_without_bias_and_weights_that_are_shared(monkeypatch):
@@ -89,7 +89,7 @@ def test_layers_without_bias_and_weights_that_are_shared(monkeypatch):
     field[2] = nn.Linear(5, 5)
     field[3] = nn.Linear(5, 9)
     twice = nn.Sequential(*field[:3], field[2], *field[3:]).double()
-    assert compare(monkeypatch, Case(path, states(path, 3), ControlTerm(twice))) == []
+    assert compare(monkeypatch, Case(path, states(path, 3), ControlTerm(as_field(twice)))) == []
 
 
 def test_weights_that_are_not_contiguous(monkeypatch):
@@ -99,7 +99,7 @@ def test_weights_that_are_not_contiguous(monkeypatch):
         if isinstance(layer, nn.Linear):
             layer.weight = nn.Parameter(layer.weight.detach().T.contiguous().T)
             assert not layer.weight.is_contiguous() or min(layer.weight.shape) == 1
-    assert compare(monkeypatch, Case(path, states(path, 3).T.contiguous().T, ControlTerm(field))) == []
+    assert compare(monkeypatch, Case(path, states(path, 3).T.contiguous().T, ControlTerm(as_field(field)))) == []
 
 
 FLOWS = ["none", "cde", "driven", "autonomous"]
@@ -139,7 +139,7 @@ def test_steps(steps, monkeypatch):
 def test_odd_sizes(batch, hidden, channels, monkeypatch):
     path = some_path(batch, scheme="linear", count=batch, rows=(1, 5), channels=channels, missing=0.2)
     field = mlp(path, hidden, width=11, initial_scale=0.3)
-    case = Case(path, states(path, hidden), ControlTerm(field), some_jump(path, hidden, features=channels))
+    case = Case(path, states(path, hidden), ControlTerm(as_field(field)), some_jump(path, hidden, features=channels))
     assert compare(monkeypatch, case, save="knots") == []
 
 
@@ -158,7 +158,7 @@ def test_single_precision(flow, batch, monkeypatch):
 def test_activations_in_single_precision(final, monkeypatch):
     path = some_path(10, scheme="linear", dtype=torch.float32)
     field = mlp(path, 4, activation="tanh", final=final)
-    compare(monkeypatch, Case(path, states(path, 4), ControlTerm(field)), tolerance=1e-5)
+    compare(monkeypatch, Case(path, states(path, 4), ControlTerm(as_field(field))), tolerance=1e-5)
 
 
 def test_large_arguments_of_activations(monkeypatch):
@@ -170,7 +170,7 @@ def test_large_arguments_of_activations(monkeypatch):
             with torch.no_grad():
                 field.layers[0].bias.copy_(torch.tensor([-1000.0, -90.0, -20.5, 19.9, 90.0, 1000.0]))
                 field.layers[2].weight.mul_(1e-3)
-            compare(monkeypatch, Case(path, states(path, 3), ControlTerm(field)), tolerance=tolerance)
+            compare(monkeypatch, Case(path, states(path, 3), ControlTerm(as_field(field))), tolerance=tolerance)
 
 
 def test_two_threads(monkeypatch):

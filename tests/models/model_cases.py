@@ -1,21 +1,24 @@
-"""The five models, their variants, and a batch with the irregularities of real data."""
+"""Every registered model, its variants, and a batch with the irregularities of real data."""
 
 import dataclasses
 
 import torch
 
 import neuralcde as nc
+from neuralcde.contracts import Recipe
+from neuralcde.models import PathModel, SolvedModel
+from neuralcde.models.jump_model import JumpModel
 from ragged_cases import NAN, SCHEMES
+from registered import build, members, takes
 
-MODELS = {
-    "NeuralCDE": nc.NeuralCDE,
-    "GRUODE": nc.GRUODE,
-    "GRUDeltaT": nc.GRUDeltaT,
-    "GRUD": nc.GRUD,
-    "ODERNN": nc.ODERNN,
-}
-JUMPS = ["GRUDeltaT", "GRUD", "ODERNN"]
-VARIANTS = ["NeuralCDE", *(f"{name} {variant}" for name in list(MODELS)[1:] for variant in ("standard", "paper"))]
+MODELS = {member.__name__: member for member in members(PathModel.registry).values()}
+SOLVED = [name for name, member in MODELS.items() if issubclass(member, SolvedModel)]
+JUMPS = [name for name, member in MODELS.items() if issubclass(member, JumpModel)]
+VARIANTS = [
+    kind
+    for name, member in MODELS.items()
+    for kind in ([f"{name} standard", f"{name} paper"] if takes(member, "variant") else [name])
+]
 STANDARD = [kind for kind in VARIANTS if not kind.endswith("paper")]
 OUTPUTS = ["last", "mean", "knots", "times", "shared times"]
 SHARED = torch.tensor([1.6, 0.5, 2.0, 1.1], dtype=torch.float64)
@@ -51,16 +54,11 @@ def path_of(series, *, scheme="linear-forward", intensity=False):
 def make(kind, channels, *, intensity=False, outputs=2, seed=1, dtype=torch.float64, **options):
     """A small model such as "GRUD paper", with weights from `seed`."""
     name, *variant = kind.split()
-    options = {"hidden": 5, **options}
-    if variant:
-        options["variant"] = variant[0]
-    if name in ("NeuralCDE", "ODERNN"):
-        options = {"width": 6, "depth": 2, **options}
-    if name in JUMPS:
-        options["intensity"] = intensity
+    options |= {"variant": variant[0]} if variant else {}
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        model = MODELS[name](channels, outputs, **options).to(dtype)
+        recipe = Recipe(MODELS[name], **options)
+        model = build(recipe, channels, outputs, hidden=5, width=6, depth=2, intensity=intensity).to(dtype)
         if name == "GRUD" and "means" not in options:
             model.means.normal_()
     return model

@@ -6,6 +6,7 @@ from model_cases import JUMPS, MODELS, path_of, raw_batch
 
 import neuralcde as nc
 from ragged_cases import random_series
+from registered import takes
 
 DATA = 3
 
@@ -87,6 +88,7 @@ def test_invalid_values_of_at(name, at, message):
         MODELS[name](4, 2)(path(), at=at)
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize(
     ("options", "message"),
@@ -110,7 +112,8 @@ def test_options_that_do_not_exist(name, options, message):
         MODELS[name](**{"channels": 4, "outputs": 2, **options})
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "NeuralCDE"])
+@pytest.mark.wrong_types
+@pytest.mark.parametrize("name", [name for name in MODELS if takes(MODELS[name], "variant")])
 def test_unknown_variant(name):
     with pytest.raises(ValueError, match='variant=\'original\' is not "standard" or "paper"'):
         MODELS[name](4, 2, variant="original")
@@ -126,6 +129,7 @@ def test_mismatched_dtypes(name):
         MODELS[name](4, 2)(path(dtype=torch.float64))
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize("at", [None, "knots", [0.5]], ids=["last", "knots", "times"])
 @pytest.mark.parametrize("name", MODELS)
 def test_neither_a_path_nor_series(name, at):

@@ -7,17 +7,9 @@ import pytest
 import torch
 
 import neuralcde as nc
-from ragged_cases import SCHEMES, in_every_piece, random_series
+from ragged_cases import SCHEME_OBJECTS, SCHEMES, in_every_piece, random_series
 
-SAYS = {
-    "natural_cubic": "none",
-    "hermite": "none",
-    "hermite-forward": "knots",
-    "linear": "none",
-    "linear-forward": "knots",
-    "rectilinear": "everywhere",
-    "smoothing": "none",
-}
+SAYS = {case: scheme.causality for case, scheme in SCHEME_OBJECTS.items()}
 ROWS, PRESENT = 12, 6  # rows after PRESENT are the future
 
 
@@ -57,8 +49,12 @@ def seen_so_far(path, where):
     return path.evaluate(times, side="left")
 
 
-def test_every_scheme_declares_its_causality(scheme):
+def test_every_path_declares_the_causality_of_its_scheme(scheme):
     assert SCHEMES[scheme](drawn(0.4)).causality == SAYS[scheme]
+
+
+def test_schemes_of_every_kind_are_tested():
+    assert set(SAYS.values()) == {"none", "knots", "everywhere"}
 
 
 @pytest.mark.parametrize("future", [perturbed, cut])

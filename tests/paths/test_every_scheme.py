@@ -1,16 +1,21 @@
 """Conformance tests of every path scheme, with the native kernels and in plain torch."""
 
 import dataclasses
+import json
 import math
 
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 
 import neuralcde as nc
-from ragged_cases import NAN, SCHEMES, at_knots, in_every_piece, random_series, rows_as_block
+from neuralcde.paths import PathScheme
+from ragged_cases import NAN, SCHEME_OBJECTS, SCHEMES, at_knots, in_every_piece, random_series, rows_as_block
 
-FORWARD = ("hermite-forward", "linear-forward", "rectilinear")
+APPROXIMATES = ("smoothing",)  # all others pass through the observations
+FORWARD = [case for case, scheme in SCHEME_OBJECTS.items() if scheme.causality != "none"]
+JUMPS = [case for case, make in SCHEMES.items() if make(random_series(0)).pieces_per_gap == 2]  # at rows
 BOTH_SIDES = ("left", "right")
 
 
@@ -41,12 +46,12 @@ def dtype(request):
 
 
 def test_passes_through_the_observations(scheme, build, dtype):
-    if scheme == "smoothing":
-        pytest.skip("a smoothing spline approximates")
+    if scheme in APPROXIMATES:
+        pytest.skip("approximates the observations")
     series = random_series(1, count=20, dtype=dtype)
     path, observed = build(series), rows_as_block(series)
     seen = ~observed.isnan()
-    for side in ("right",) if scheme == "rectilinear" else BOTH_SIDES:
+    for side in ("right",) if scheme in JUMPS else BOTH_SIDES:
         there = path.evaluate(at_knots(series), side=side)
         torch.testing.assert_close(there[seen], observed[seen], **tolerance(dtype))
 
@@ -296,7 +301,7 @@ def test_sides_of_a_knot(scheme, build):
     ends = path.interval[0]
     for order in (1, 2, 3):
         assert torch.equal(path.derivative(ends, order), path.derivative(ends, order, side="left"))
-    if scheme != "rectilinear":
+    if scheme not in JUMPS:
         torch.testing.assert_close(path.evaluate(path.knots), path.evaluate(path.knots, side="left"))
 
 
@@ -342,7 +347,7 @@ def test_pieces_fill_the_interval(scheme, build):
     path = build(random_series(24, count=9))
     counts = path.piece_offsets.diff()
     gaps = path.series.lengths - 1
-    assert torch.equal(counts, torch.where(gaps > 0, gaps * (2 if scheme == "rectilinear" else 1), 1))
+    assert torch.equal(counts, torch.where(gaps > 0, gaps * (2 if scheme in JUMPS else 1), 1))
     assert path.piece_offsets[-1] == len(path.coefficients) == len(path.durations)
     for i, (low, high) in enumerate(path.interval.tolist()):
         own = path.durations[path.piece_offsets[i] : path.piece_offsets[i + 1]]
@@ -352,7 +357,7 @@ def test_pieces_fill_the_interval(scheme, build):
 
 def test_integral_of_the_derivative_is_the_increment(scheme, build):
     """The integral of X' is X(T) - X(0); two Gauss points per piece are exact for cubics."""
-    if scheme == "rectilinear":
+    if scheme in JUMPS:
         pytest.skip("its vertical pieces have no derivative")
     series = random_series(25, count=6, rows=(2, 9))
     path, place = build(series), 0.5 / math.sqrt(3)
@@ -361,15 +366,41 @@ def test_integral_of_the_derivative_is_the_increment(scheme, build):
     torch.testing.assert_close(total, path.increment(path.interval[:, :1], path.interval[:, 1:]))
 
 
+# ---- as a part ----
+
+
+def test_saved_cloned_and_found_by_name(scheme):
+    """The same options, and the same paths."""
+    made, series = SCHEME_OBJECTS[scheme], random_series(27)
+    config = json.loads(json.dumps(made.to_config()))
+    name = config["name"]
+    for again in (PathScheme.from_config(config), clone(made), type(made)().set_params(**made.get_params())):
+        assert again == made
+        assert again is not made
+        same(again.build(series), made.build(series))
+    assert PathScheme.registry[name] is type(made)
+    assert type(PathScheme.of(name)) is type(made)
+    assert made.build(series).scheme == name
+
+
+def test_the_series_is_left_as_it_was(build):
+    series = random_series(28)
+    before = series.values.clone()
+    build(series)
+    assert torch.equal(series.values.nan_to_num(7.0), before.nan_to_num(7.0))
+
+
 # ---- invalid arguments ----
 
 
+@pytest.mark.wrong_types
 def test_fill_must_be_known():
     for name in ("hermite", "linear"):
         with pytest.raises(ValueError, match='fill must be "interpolate" or "forward", got \'backward\''):
             getattr(nc, name)(random_series(0), fill="backward")
 
 
+@pytest.mark.wrong_types
 def test_invalid_times_orders_and_sides():
     path = SCHEMES["linear"](random_series(26, count=3, rows=(3, 4)))
     with pytest.raises(ValueError, match="order must be 1, 2 or 3, got 0"):
@@ -388,6 +419,7 @@ def test_repr():
     )
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_what_is_not_a_series_is_named(scheme):
     with pytest.raises(TypeError, match=r"series must be an IrregularSeries, got ndarray; make one"):

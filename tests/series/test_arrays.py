@@ -152,7 +152,7 @@ def test_a_block_that_looks_swapped():
     assert IrregularSeries.from_padded(block.swapaxes(1, 2)).channels == 3
     assert IrregularSeries.from_padded(block, times=[0, 1, 2]).channels == 100
     assert IrregularSeries.from_padded(block, lengths=[3] * 5).channels == 100
-    assert IrregularSeries.from_padded(block, channels=range(100)).channels == 100
+    assert IrregularSeries.from_padded(block, channels=[str(k) for k in range(100)]).channels == 100
 
 
 @pytest.mark.parametrize("shape", [(100,), (5, 100)])
@@ -221,6 +221,7 @@ def test_a_pair_without_rows():
         IrregularSeries.from_list([PAIR, ([], np.zeros((0, 2)))], ids=["a", "b"])
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize("pair", ["ab", np.zeros((2, 3)), (1, 2, 3), {"times": [0.0]}])
 def test_not_a_pair(pair):
     with pytest.raises(TypeError, match=rf"series 1 is a {type(pair).__name__}; expected a pair \(times, values\)"):
@@ -411,6 +412,7 @@ def test_gradients_of_merged_rows():
         assert grad.flatten().tolist() == expected
 
 
+@pytest.mark.wrong_types
 def test_unknown_duplicates():
     with pytest.raises(ValueError, match='duplicates must be "error", "mean" or "last", got \'first\''):
         IrregularSeries.from_list([PAIR], duplicates="first")

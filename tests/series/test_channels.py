@@ -103,6 +103,7 @@ def test_a_second_call_is_refused():
         random_series(0).with_channels().with_channels(counts="shared")
 
 
+@pytest.mark.wrong_types
 def test_unknown_counts():
     with pytest.raises(ValueError, match=r'counts must be None, "shared" or "per_channel", got \'each\''):
         random_series(0).with_channels(counts="each")

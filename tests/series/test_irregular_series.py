@@ -86,6 +86,7 @@ def test_iteration_gives_series_of_length_one():
     assert [parts_of(one) for one in SERIES] == [[part] for part in parts_of(SERIES)]
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("index", "message"),
     [

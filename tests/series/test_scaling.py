@@ -251,6 +251,7 @@ def test_before_fit(method):
         SeriesScaler().to_state()
 
 
+@pytest.mark.wrong_types
 def test_unknown_scale():
     with pytest.raises(ValueError, match='scale must be "standard" or "paper", got \'minmax\''):
         SeriesScaler(scale="minmax").fit(shifted())
@@ -266,6 +267,7 @@ def test_no_series_can_be_transformed():
     assert len(SeriesScaler().fit(series).transform(series[:0])) == 0
 
 
+@pytest.mark.wrong_types
 def test_something_else():
     with pytest.raises(TypeError, match=r"series must be an IrregularSeries, got ndarray; build one with"):
         SeriesScaler().fit(np.zeros((2, 3, 1)))

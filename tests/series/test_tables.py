@@ -117,6 +117,7 @@ def test_a_channel_without_any_value_is_read_when_named(build):
     assert series.channel_names == ("lactate", "pulse")
 
 
+@pytest.mark.wrong_types
 def test_channels_choose_and_order(build):
     frame = build(STAYS | {"note": ["x"] * 5, "ventilated": [True, False, True, False, None]})
     with warnings.catch_warnings():
@@ -128,10 +129,9 @@ def test_channels_choose_and_order(build):
 
 def test_other_columns_are_left_out_with_a_warning(build):
     frame = build(STAYS | {"note": ["x"] * 5, "day": [dt.datetime(2020, 1, 1)] * 5})
-    with pytest.warns(UserWarning, match=r"'note' \(String\), 'day' \(Datetime.*static=.*channels=") as caught:
+    with pytest.warns(UserWarning, match=r"'note' \(String\), 'day' \(Datetime.*static=.*channels="):
         series = read(frame)
     assert series.channel_names == ("pulse", "temperature")
-    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize("ids", [[7, 3, 7, 3, 7], ["7", "3", "7", "3", "7"], [1.5, 0.5, 1.5, 0.5, 1.5]])
@@ -680,6 +680,7 @@ def test_rows_at_one_time_can_be_merged(build):
     assert same(last.values, [[0.0, nan], [4.0, 1.0], [7.0, nan]])
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize("dtype", [torch.float16, torch.int64, "float32"])
 def test_wrong_dtype(dtype):
     with pytest.raises(TypeError, match=r"dtype must be torch.float32 or torch.float64, got"):

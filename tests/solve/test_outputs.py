@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import neuralcde as nc
+from neuralcde.fields import as_field
 from neuralcde.solve import ControlTerm, Jump, TimeTerm, solve
 from ragged_cases import SCHEMES, at_knots, in_every_piece, random_series
 from solve_cases import (
@@ -208,7 +209,7 @@ def test_jumps_of_a_rectilinear_path_come_after_its_vertical_pieces(engine):
         [x[None].expand(n, -1) for x, n in zip(first, path.series.lengths, strict=True)]
     )
     everywhere = torch.ones(len(inputs), dtype=torch.bool)
-    solve(path, z0, flow=ControlTerm(identity_field(path.channels)), jump=Jump(Looking(), inputs, everywhere))
+    solve(path, z0, flow=ControlTerm(as_field(identity_field(path.channels))), jump=Jump(Looking(), inputs, everywhere))
     assert sum(len(x) for x in seen) == len(inputs)
     assert torch.cat(seen).abs().max() < 1e-12
 

@@ -95,6 +95,7 @@ def test_nan_in_z0_or_path_is_refused_before_the_solve():
     assert not calls
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("z0", "message"),
     [
@@ -113,6 +114,7 @@ def test_wrong_initial_states(z0, message):
         nc.solve_cde(named_path(), exploding(), z0)
 
 
+@pytest.mark.wrong_types
 def test_wrong_fields(engine):
     path = named_path()
     with pytest.raises(
@@ -133,6 +135,7 @@ def test_wrong_fields(engine):
         nc.solve_cde(path, torch.zeros(3), Z0)
 
 
+@pytest.mark.wrong_types
 def test_wrong_paths_and_options_list_the_choices():
     path = named_path()
     with pytest.raises(
@@ -153,6 +156,7 @@ def test_wrong_paths_and_options_list_the_choices():
         solve(path, Z0)
 
 
+@pytest.mark.wrong_types
 def test_wrong_jumps():
     path = named_path()
     rows, cell = torch.ones(12, dtype=torch.bool), nn.Bilinear(1, 2, 1).double()

@@ -157,6 +157,7 @@ def test_the_steps_of_a_series_depend_only_on_its_own_gaps():
     assert stats.accepted.tolist() == [54, 1]
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("make", "message"),
     [

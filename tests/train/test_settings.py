@@ -10,6 +10,7 @@ from neuralcde.train import TrainingSettings
 NUMBERS = [field.name for field in dataclasses.fields(TrainingSettings) if field.name not in ("schedule", "verbose")]
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize("given", ["fast", True, [1], float("nan"), -1], ids=repr)
 @pytest.mark.parametrize("name", NUMBERS)
 def test_what_is_no_number_is_refused(name, given):
@@ -17,6 +18,7 @@ def test_what_is_no_number_is_refused(name, given):
         TrainingSettings(**{name: given})
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("name", "given"),
     [("verbose", "loud"), ("verbose", -1), ("verbose", 0.5), ("schedule", None), ("schedule", ["cosine"])],
@@ -26,6 +28,7 @@ def test_other_settings_are_refused(name, given):
         TrainingSettings(**{name: given})
 
 
+@pytest.mark.wrong_types
 def test_numbers_of_numpy_become_plain_ones():
     settings = TrainingSettings(
         max_epochs=np.int64(3), learning_rate=np.float32(0.5), gradient_clip=np.inf, verbose=True

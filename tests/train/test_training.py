@@ -384,6 +384,7 @@ def test_regression_of_several_targets():
     )
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -94,7 +94,7 @@ def make_field(given: Any, channels: int, hidden: int, **options: Any) -> Vector
 
 
 def multiply(
-    matrix: Float[Tensor, "batch hidden channels"], dx: Float[Tensor, "batch channels"]
-) -> Float[Tensor, "batch hidden"]:
-    """Batched matrix-vector product."""
+    matrix: Float[Tensor, "*#batch hidden channels"], dx: Float[Tensor, "*#batch channels"]
+) -> Float[Tensor, "*batch hidden"]:
+    """Batched matrix-vector product; a constant matrix may omit the batch dimension."""
     return (matrix @ dx.unsqueeze(-1)).squeeze(-1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -40,7 +41,15 @@ class GRUD(JumpModel, name="gru_d"):
 
     means: Tensor
 
-    def __init__(self, channels: int, outputs: int, *, hidden: int = 47, means: Tensor | None = None, **options: Any):
+    def __init__(
+        self,
+        channels: int,
+        outputs: int,
+        *,
+        hidden: int = 47,
+        means: Tensor | Sequence[float] | None = None,
+        **options: Any,
+    ):
         super().__init__(channels, outputs, hidden=hidden, **options)
         gaps = self.data if self.variant == "standard" else 1
         self.cell = DecayGRUCell(self.inputs, gaps, hidden)

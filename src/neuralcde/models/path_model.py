@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..contracts import Named, Recipe, Registry, check_sizes
-from ..paths import ControlPath, Linear, PathScheme
+from ..paths import ControlPath, Linear, PathScheme, Times
 from ..series import IrregularSeries, ragged
 from ..solve import AtKnots, Steps
 from .initial_state import Initial, InitialState
@@ -21,7 +21,7 @@ from .row_encoder import RowEncoder, encoded_series
 from .trajectory import Trajectory
 
 Pool = Literal["last", "mean"]
-At = Literal["knots"] | Tensor | list[float]
+At = Literal["knots"] | Times
 
 
 class PathModel(nn.Module, Named):

@@ -2,6 +2,7 @@
 
 from .._native import level as _level
 from .control_path import ControlPath as ControlPath
+from .control_path import Times as Times
 from .hermite import Hermite as Hermite
 from .hermite import hermite as hermite
 from .linear import Linear as Linear

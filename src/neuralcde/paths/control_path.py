@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..series import IrregularSeries, ragged
@@ -14,6 +16,7 @@ from .pieces import piece_offsets
 
 Side = Literal["left", "right"]
 Causality = Literal["none", "knots", "everywhere"]
+Times = Tensor | NDArray[Any] | float | Sequence[Any]  # a number, (k,) or (series, k)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -108,7 +111,7 @@ class ControlPath:
         gap = knots[torch.minimum(row + 1, (offsets[1:] - 1)[of_piece])] - knots[row]
         return gap.masked_fill(within % self.pieces_per_gap == 1, 0.0)
 
-    def evaluate(self, t: Tensor | float | list[float], *, side: Side = "right") -> Float[Tensor, ...]:
+    def evaluate(self, t: Times, *, side: Side = "right") -> Float[Tensor, "series *k channels"]:
         """X(t), differentiable in the coefficients, in the knots and in t.
 
         Parameters
@@ -137,9 +140,7 @@ class ControlPath:
         values = self.coefficients[piece.index_copy(0, last, ends)][:, 0]
         return values.index_copy(0, last, self.coefficients[ends].sum(1))
 
-    def derivative(
-        self, t: Tensor | float | list[float], order: int = 1, *, side: Side = "right"
-    ) -> Float[Tensor, ...]:
+    def derivative(self, t: Times, order: int = 1, *, side: Side = "right") -> Float[Tensor, "series *k channels"]:
         r"""$\mathrm{d}^k X / \mathrm{d}t^k$ at t for k = `order` in 1, 2, 3; shapes as in `evaluate`.
 
         At a knot it is the derivative of the piece after it (`side="right"`) or before it (`"left"`); at an end of the
@@ -153,7 +154,7 @@ class ControlPath:
         slope = (slope / torch.where(duration > 0, duration, 1.0)[..., None] ** order).to(self.dtype)
         return slope[:, 0] if _is_scalar(t) else slope
 
-    def increment(self, s: Tensor | float | list[float], t: Tensor | float | list[float]) -> Float[Tensor, ...]:
+    def increment(self, s: Times, t: Times) -> Float[Tensor, "series *k channels"]:
         """X(t) - X(s); shapes as in `evaluate`."""
         return self.evaluate(t) - self.evaluate(s)
 
@@ -171,7 +172,7 @@ class ControlPath:
         return dataclasses.replace(self, series=self.series.to(target), coefficients=self.coefficients.to(target))
 
     def _locate(
-        self, t: Tensor | float | list[float], side: Side, *, values: bool
+        self, t: Times, side: Side, *, values: bool
     ) -> tuple[Int[Tensor, "series k"], Float[Tensor, "series k"], Float[Tensor, "series k"]]:
         """The piece that each time lies in, the position u within it, and the piece's duration."""
         if side not in ("left", "right"):
@@ -191,7 +192,7 @@ class ControlPath:
             piece = torch.where(ended, self.piece_offsets[1:, None] - 1, piece)
         return piece, u, duration
 
-    def asked_times(self, t: Tensor | float | list[float]) -> Float[Tensor, "series k"]:
+    def asked_times(self, t: Times) -> Float[Tensor, "series k"]:
         """Broadcast times to shape (series, k) in float64; times outside a series' interval raise `ValueError`."""
         asked = torch.as_tensor(t, dtype=torch.float64, device=self.device)
         if asked.ndim > 2 or (asked.ndim == 2 and len(asked) != len(self)):
@@ -214,7 +215,7 @@ class ControlPath:
 
     def _polynomial(
         self, piece: Int[Tensor, "series k"], u: Float[Tensor, "series k"], *, order: int, scalar: bool
-    ) -> Float[Tensor, ...]:
+    ) -> Float[Tensor, "series *k channels"]:
         """The derivative of the given order with respect to u, by Horner's rule."""
         coefficients = self.coefficients[piece]
         u = u[..., None].to(self.dtype)
@@ -227,5 +228,5 @@ class ControlPath:
         return result[:, 0] if scalar else result
 
 
-def _is_scalar(t: Tensor | float | list[float]) -> bool:
+def _is_scalar(t: Times) -> bool:
     return torch.as_tensor(t).ndim == 0

@@ -142,7 +142,13 @@ class _Sums:
         return self.together.call_with(self.named, function, *arguments)  # type: ignore[no-any-return]
 
     def add_stage(
-        self, weight: float, piece: Tensor, at: Tensor, to_pieces: Tensor | None, to_times: Tensor | None, *rest: Tensor
+        self,
+        weight: float,
+        piece: Tensor,
+        at: Tensor,
+        to_pieces: Tensor | None,
+        to_times: Tensor | None,
+        *rest: Tensor | None,
     ) -> None:
         """Add the gradients from one stage of a reverse step, times the weight of the stage."""
         if to_pieces is not None and self.coefficients is not None:

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..paths import ControlPath
+from ..paths import ControlPath, Times
 
 
 class Status(enum.Enum):
@@ -111,7 +111,7 @@ class Solution:
             raise ValueError('the states at the knots were not kept; solve with save="knots".')
         return self.states_at_knots
 
-    def evaluate(self, t: Tensor | float | list[float]) -> Float[Tensor, ...]:
+    def evaluate(self, t: Times) -> Float[Tensor, "series *k hidden"]:
         """z(t), by one solver step from the last grid point before t.
 
         Parameters

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ..fields import VectorField, as_field
+from ..fields import VectorField
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,9 +71,6 @@ class ControlTerm(Term):
 
     driven_by = "increment"
     field: VectorField
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "field", as_field(self.field))
 
     def drive(self, pieces: Tensor, u: Tensor, du: Tensor) -> Tensor:
         """X'(u) du."""

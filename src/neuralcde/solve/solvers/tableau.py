@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,10 +41,10 @@ class Tableau:
     name: str
     order: int
     citation: str
-    a: tuple[tuple[float, ...], ...]
-    b: tuple[float, ...]
-    c: tuple[float, ...]
-    b_error: tuple[float, ...] = ()
+    a: Sequence[Sequence[float]]
+    b: Sequence[float]
+    c: Sequence[float]
+    b_error: Sequence[float] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "a", tuple(map(tuple, self.a)))

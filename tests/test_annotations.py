@@ -1,0 +1,69 @@
+"""Annotations: each can be read, and those of the folders named in conftest.py are checked while the tests run."""
+
+import importlib
+import inspect
+import pkgutil
+import typing
+
+import pytest
+import torch
+from jaxtyping import TypeCheckError
+
+import neuralcde as nc
+from neuralcde.fields.vector_field import multiply
+
+MODULES = [
+    info.name
+    for info in pkgutil.walk_packages(nc.__path__, "neuralcde.")
+    if not info.name.endswith(("__main__", "_kernels"))
+]
+
+
+def annotated(owner, module):
+    """Every function and class that the module defines, methods and properties too."""
+    for value in vars(owner).values():
+        value = getattr(value, "__func__", getattr(value, "fget", value))
+        value = inspect.unwrap(value) if callable(value) else value
+        if getattr(value, "__module__", None) != module:
+            continue
+        if inspect.isfunction(value):
+            yield value
+        if inspect.isclass(value) and value is not owner:
+            yield value
+            yield from annotated(value, module)
+
+
+def test_every_annotation_can_be_read():
+    """A name that is not defined or a shape that is none would not be checked, and nobody would notice."""
+    unreadable, shapes = [], 0
+    for name in MODULES:
+        for value in annotated(importlib.import_module(name), name):
+            try:
+                hints = typing.get_type_hints(value, include_extras=True)
+            except Exception as error:
+                unreadable.append(f"{name}.{value.__qualname__}: {error!r}")
+            else:
+                shapes += sum(hasattr(hint, "dim_str") for hint in hints.values())
+    assert unreadable == []
+    assert shapes > 100
+
+
+def test_a_wrong_shape_is_found():
+    with pytest.raises(TypeCheckError, match="multiply"):
+        multiply(torch.zeros(2, 3, 4), torch.zeros(2, 5))
+
+
+def test_a_wrong_type_is_found():
+    with pytest.raises(TypeCheckError, match="substeps"):
+        nc.AtKnots(substeps=1.5)
+
+
+@pytest.mark.wrong_types
+def test_a_marked_test_sees_the_package_s_own_words():
+    with pytest.raises(ValueError, match="substeps"):
+        nc.AtKnots(substeps=1.5)
+
+
+def test_after_a_marked_test_annotations_are_checked_again():
+    with pytest.raises(TypeCheckError):
+        nc.AtKnots(substeps=1.5)
