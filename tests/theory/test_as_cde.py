@@ -151,6 +151,7 @@ def test_the_matrix_is_the_one_of_the_theorem():
     torch.testing.assert_close(field.prod(t, z, dx), torch.einsum("bhc,bc->bh", matrix, dx))
 
 
+@pytest.mark.wrong_types
 def test_invalid_arguments_raise():
     h = Squared()
     with pytest.raises(TypeError, match=r"h must be a module or function h\(t, z, X\) .* got MLPField"):

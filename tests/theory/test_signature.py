@@ -312,6 +312,7 @@ class TestField:
         found = field.prod(torch.zeros(1), state, torch.tensor([[10.0, 100.0]]))
         assert found.tolist() == [[0.0, 15.0, 150.0, 30.0, 300.0, 40.0, 400.0]]
 
+    @pytest.mark.wrong_types
     @pytest.mark.parametrize("depth", [0, -2, 2.0, "3"])
     def test_invalid_depths_are_refused(self, depth):
         with pytest.raises(ValueError, match=f"depth must be an integer of at least 1, got {depth!r}"):
@@ -326,6 +327,7 @@ class TestField:
             nc.signature(some_path(1), 10**9)
         assert SignatureField(10, 5).hidden == 111_111
 
+    @pytest.mark.wrong_types
     def test_something_else_than_a_path(self):
         with pytest.raises(TypeError, match="path must be a ControlPath, got IrregularSeries; build one"):
             nc.signature(random_series(0), 2)

@@ -28,7 +28,6 @@ def test_other_settings_are_refused(name, given):
         TrainingSettings(**{name: given})
 
 
-@pytest.mark.wrong_types
 def test_numbers_of_numpy_become_plain_ones():
     settings = TrainingSettings(
         max_epochs=np.int64(3), learning_rate=np.float32(0.5), gradient_clip=np.inf, verbose=True

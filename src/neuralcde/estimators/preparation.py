@@ -142,10 +142,7 @@ class Preparation:
         """The inverse of `to_state`; a ValueError if the state is not one that `to_state` gives."""
         _check_state(state)
         table = dict(state["format"])
-        table["static"] = tuple(
-            StaticColumn(column["name"], None if column["categories"] is None else tuple(column["categories"]))
-            for column in table["static"]
-        )
+        table["static"] = tuple(_static_column(column) for column in table["static"])
         return cls(
             SeriesScaler.from_state(state["scaler"]),
             state["intensity"],
@@ -215,6 +212,12 @@ def _check_state(state: dict[str, Any]) -> None:
         raise ValueError("scaler: names of channels and of static features must differ, and there must be a channel.")
     if len(set(state["flagged"])) < len(state["flagged"]) or not all(k < len(static) for k in state["flagged"]):
         raise ValueError(f"flagged: {state['flagged'][:3]} ... do not number the {len(static)} static features.")
-    columns = [StaticColumn(column["name"], column["categories"]) for column in format["static"]]
+    columns = [_static_column(column) for column in format["static"]]
     if columns and [name for column in columns for name in column.feature_names] != static:
         raise ValueError("format.static does not give the features of scaler.static_names_in_.")
+
+
+def _static_column(column: dict[str, Any]) -> StaticColumn:
+    """A static column as JSON holds it."""
+    categories = column["categories"]
+    return StaticColumn(column["name"], None if categories is None else tuple(categories))
