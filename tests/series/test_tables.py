@@ -117,7 +117,6 @@ def test_a_channel_without_any_value_is_read_when_named(build):
     assert series.channel_names == ("lactate", "pulse")
 
 
-@pytest.mark.wrong_types
 def test_channels_choose_and_order(build):
     frame = build(STAYS | {"note": ["x"] * 5, "ventilated": [True, False, True, False, None]})
     with warnings.catch_warnings():
@@ -310,6 +309,7 @@ def test_like_accepts_a_static_column_that_is_all_missing(build):
         {"static": ("ward",)},
         {"channels": ["pulse"]},
         {"channels": ("pulse",)},
+        {"static": np.array(["ward"]), "channels": np.array(["pulse"])},
         {"unit": "h"},
         {"id": "stay", "time": "hour", "static": ["ward"], "channels": ["pulse"], "unit": "h"},
     ],
@@ -333,6 +333,7 @@ def test_like_accepts_what_agrees_with_it(given):
             r"channels=\['pulse'\] differs from like=, which has channels=\['pulse', 'temperature'\]",
         ),
         ({"channels": ["temperature", "pulse"]}, r"channels=\['temperature', 'pulse'\] differs"),
+        ({"channels": np.array(["temperature", "pulse"])}, r"channels=\['temperature', 'pulse'\] differs"),
         ({"unit": "s"}, "unit='s' differs from like=, which has unit=None"),
         ({"id": "stay", "time": "day"}, "time='day' differs"),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -264,7 +264,7 @@ def read_static(static: Any, like: Rows) -> Float[Tensor, "series features"]:
     return features
 
 
-def as_names(given: Sequence[str] | None, argument: str, count: int, letter: str) -> tuple[str, ...]:
+def as_names(given: Collection[str] | None, argument: str, count: int, letter: str) -> tuple[str, ...]:
     """The names given for `count` columns, by default a letter and a number: x0, x1, ..."""
     if isinstance(given, str):
         raise TypeError(f"{argument} must be a list of names, got the text {given!r}; write [{given!r}].")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import Any, TypedDict
 
 import numpy as np
@@ -37,8 +37,8 @@ def fields_of_arrays(
     rows: Rows,
     ids: NDArray[Any],
     static: Any,
-    channels: Sequence[str] | None,
-    static_names: Sequence[str] | None,
+    channels: Collection[str] | None,
+    static_names: Collection[str] | None,
     duplicates: Duplicates,
 ) -> Fields:
     """Fields of series that were given as arrays: channels and static features get names."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from types import EllipsisType
 from typing import Any, Literal
 
@@ -82,8 +82,8 @@ class IrregularSeries:
         *,
         id: str | None = None,
         time: str | None = None,
-        static: Sequence[str] = (),
-        channels: Sequence[str] | None = None,
+        static: Collection[str] = (),
+        channels: Collection[str] | None = None,
         unit: str | None = None,
         duplicates: Duplicates = "error",
         dtype: torch.dtype | None = None,
@@ -171,8 +171,8 @@ class IrregularSeries:
         *,
         ids: Iterable[Any] | None = None,
         static: Any = None,
-        channels: Sequence[str] | None = None,
-        static_names: Sequence[str] | None = None,
+        channels: Collection[str] | None = None,
+        static_names: Collection[str] | None = None,
         duplicates: Duplicates = "error",
         dtype: torch.dtype = torch.float32,
     ) -> IrregularSeries:
@@ -207,8 +207,8 @@ class IrregularSeries:
         *,
         ids: Iterable[Any] | None = None,
         static: Any = None,
-        channels: Sequence[str] | None = None,
-        static_names: Sequence[str] | None = None,
+        channels: Collection[str] | None = None,
+        static_names: Collection[str] | None = None,
         duplicates: Duplicates = "error",
         dtype: torch.dtype = torch.float32,
     ) -> IrregularSeries:

@@ -7,7 +7,7 @@ are sorted once by (code, time), and columns are copied one by one into the resu
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection
 from importlib.util import find_spec
 from typing import Any, Literal, NamedTuple
 from zoneinfo import available_timezones
@@ -43,8 +43,8 @@ def read_long(
     *,
     id: str,
     time: str,
-    static: Sequence[str],
-    channels: Sequence[str] | None,
+    static: Collection[str],
+    channels: Collection[str] | None,
     unit: str | None,
     dtype: torch.dtype,
     known: TableFormat | None,
@@ -102,12 +102,12 @@ def read_long(
 
 def check_agrees(
     known: TableFormat,
-    known_channels: Sequence[str],
+    known_channels: Collection[str],
     *,
     id: str | None,
     time: str | None,
-    static: Sequence[str],
-    channels: Sequence[str] | None,
+    static: Collection[str],
+    channels: Collection[str] | None,
     unit: str | None,
 ) -> None:
     """Refuse columns and units that differ from those of an earlier table; what was not given agrees."""
@@ -118,7 +118,8 @@ def check_agrees(
         ("channels", channels, known_channels),
         ("unit", unit, known.unit),
     ):
-        given = list(given) if isinstance(wanted, list) and isinstance(given, tuple) else given
+        if isinstance(wanted, list) and given is not None and not isinstance(given, str):
+            given = list(map(str, given))  # tuples and arrays of names are legitimate as well
         if given is not None and given != wanted:
             raise ValueError(f"{name}={given!r} differs from like=, which has {name}={wanted!r}; leave {name} out.")
 
@@ -244,7 +245,7 @@ def _as_frame(frame: Any) -> nw.DataFrame[Any]:
 
 
 def _check_columns(
-    table: nw.DataFrame[Any], *, id: str, time: str, static: Sequence[str], channels: Sequence[str] | None
+    table: nw.DataFrame[Any], *, id: str, time: str, static: Collection[str], channels: Collection[str] | None
 ) -> None:
     unnamed = [name for name in table.columns if not isinstance(name, str)]
     if unnamed:
@@ -270,7 +271,7 @@ def _check_columns(
         raise ValueError("channels is empty; name at least one column, or leave channels=None for all numeric ones.")
 
 
-def _channel_columns(columns: dict[str, nw.Series[Any]], static: Sequence[str]) -> tuple[str, ...]:
+def _channel_columns(columns: dict[str, nw.Series[Any]], static: Collection[str]) -> tuple[str, ...]:
     rest = {name: column for name, column in columns.items() if name not in static}
     numeric = tuple(name for name, column in rest.items() if is_number(column))
     others = ", ".join(f"{name!r} ({type_name(column)})" for name, column in rest.items() if name not in numeric)
