@@ -216,6 +216,7 @@ def test_gru_ode_stays_bounded(engine):
     assert 0.9 < states.abs().max() <= 1 + 1e-9
 
 
+@pytest.mark.wrong_types  # nothing is wrong: the compiler cannot trace the checker of annotations
 @pytest.mark.filterwarnings("default")  # warnings of the compiler itself
 @pytest.mark.parametrize("kind", ["NeuralCDE", "ODERNN"])
 def test_compiled(kind, engine):

@@ -93,7 +93,7 @@ def test_gradients_through_a_model():
 def test_sizes_that_were_not_promised_are_named():
     made = encoder()
     made.outputs = 3
-    with pytest.raises(ValueError, match=r"Mixed must give shape \(rows, outputs\) = \(18, 3\), got \(18, 2\)"):
+    with pytest.raises(ValueError, match=r"Mixed must return shape \(rows, outputs\) = \(18, 3\), got \(18, 2\)"):
         encoded_series(made, series())
 
 
@@ -111,7 +111,7 @@ def test_an_unknown_encoder_is_named():
 
 
 def test_the_paper_s_gru_ode_has_no_encoder():
-    with pytest.raises(ValueError, match="reads X itself and has no encoder"):
+    with pytest.raises(ValueError, match="reads X itself and does not support an encoder"):
         nc.GRUODE(4, 2, variant="paper", encoder="test mixed")
 
 

@@ -66,6 +66,7 @@ def test_keeps_the_observations():
     assert nc.smoothing(series, penalty=3.0).series is series
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize("penalty", [-1.0, float("nan"), float("inf"), "1", None])
 def test_refuses_bad_penalties(penalty):
     with pytest.raises(ValueError, match=r"penalty must be a number in \[0, inf\), got"):
