@@ -9,12 +9,13 @@ import neuralcde as nc
 from neuralcde.engine import Region, lowers
 from neuralcde.solve import ControlTerm, Jump, Term, TimeTerm, solve, solvers
 from ragged_cases import SCHEMES, random_series
+from registered import members
 
 SOLVERS = list(solvers)
 # their quadrature is exact for the derivative of a cubic
 EXACT_ON_CUBICS = [
     name
-    for name, s in solvers.items()
+    for name, s in members(solvers).items()
     if all(abs(sum(b * c**k for b, c in zip(s.b, s.c, strict=False)) - 1 / (k + 1)) < 1e-12 for k in range(3))
 ]
 CUBIC = [case for case, make in SCHEMES.items() if make(random_series(0)).degree == 3]

@@ -93,7 +93,9 @@ class TestRegistry:
             Tool.registry.name_of(3)
 
     def test_a_name_is_given_once(self):
-        with pytest.raises(ValueError, match=r"the engine 'motor' is already .*test_parts\.Motor; choose another name"):
+        with pytest.raises(
+            ValueError, match=r"the engine 'motor' is already .*test_replaceable_parts\.Motor; choose another name"
+        ):
 
             class Other(Engine, name="motor"):
                 pass
