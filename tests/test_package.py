@@ -205,7 +205,7 @@ assert "torch" not in sys.modules
     done = run(sys.executable, "-c", script)
     assert done.returncode == 0, done.stderr
     assert "Predict with a saved model" in done.stdout
-    assert "The model's folder" in done.stdout
+    assert "Folder of the model" in done.stdout
 
 
 def test_info(tmp_path):

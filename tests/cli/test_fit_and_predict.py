@@ -282,7 +282,7 @@ def test_a_disk_that_fills_up_leaves_the_old_model(model, table):
     )
     assert done.returncode == 1
     assert "File too large" in done.stderr
-    assert "What was there before is as it was" in " ".join(done.stderr.split())
+    assert "Existing files are unchanged" in " ".join(done.stderr.split())
     assert {path: path.read_bytes() for path in model.iterdir() if path.is_file()} == before
 
 
@@ -433,7 +433,7 @@ def test_a_failure_while_saving_changes_nothing(model, table, monkeypatch):
     done = run("fit", table, *NAMES, "--out", model, *SMALL, "--seed", "3")
     assert done.returncode == 1
     said = " ".join(done.stderr.split())
-    assert "No space left on device. No model was written. The training is kept" in said
+    assert "No space left on device. No model was written. The checkpoint is kept" in said
     assert {path: path.read_bytes() for path in model.iterdir() if path.is_file()} == before
 
 

@@ -372,7 +372,7 @@ def test_text_of_parquet_stays_text_where_it_may(tmp_path):
 @pytest.mark.parametrize(
     ("role", "words"),
     [
-        ("time", "Write all times in one way"),
+        ("time", "Write all times in the same format"),
         ("static", "leave it out of --static"),
         ("label", "--task classification"),
     ],

@@ -220,7 +220,7 @@ def test_ctrl_c_twice_while_something_is_written_loses_nothing(where, table, out
         code, said, complaint = fit(table, tmp_path / "new")
     assert (code, complaint) == (0, "")
     stopped = "save_state" in where
-    message = "Interrupted: the best model so far is kept. The same command with --resume goes on."
+    message = "Interrupted: the best model so far is kept. The same command with --resume continues."
     assert (message in said) is stopped
     assert nc.load(tmp_path / "new").n_iter_ == (1 if stopped else 3)
     assert fit(table, tmp_path / "new", "--resume")[0] == 0
@@ -239,7 +239,7 @@ def test_ctrl_c_while_the_stopped_training_is_tested(table, out, tmp_path, monke
     assert code == 1
     assert "kept" not in said
     assert complaint == (
-        "neuralcde: Interrupted. No model was written. The training is kept: the same command with --resume goes on after its "
+        "neuralcde: Interrupted. No model was written. The checkpoint is kept: the same command with --resume continues after its "
         "last epoch."
     )
     assert {name: content for name, content in contents(out).items() if not name.startswith("training")} == before

@@ -1,6 +1,6 @@
 """The command line: `neuralcde fit | predict | report | info | demo`.
 
-Commands are named here and loaded when they are called, so that `--help` does not wait for torch.
+The module of a command is imported only when the command runs, so that `--help` does not wait for torch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .ctrl_c import ctrl_c_leaves
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line, by default with the arguments that the process got."""
+    """Run the command line with these arguments, by default those of the process (`sys.argv`)."""
     with ctrl_c_leaves(for_good=arguments is None):
         _run(arguments)
 
@@ -29,23 +29,23 @@ def _run(arguments: list[str] | None) -> None:
         name="neuralcde",
         version=__version__,
         help="Neural controlled differential equations for irregular, partially observed time series.\n\n"
-        "neuralcde --import MODULE COMMAND ... imports a module first, so that its path schemes, fields, models and tasks "
-        "can be chosen by name. MODULE is on Python's path or in the current folder.",
+        "neuralcde --import MODULE COMMAND ... imports a module first, so that its path schemes, fields, models and "
+        "tasks can be chosen by name. MODULE is on Python's path or in the current folder.",
     )
     app.command("neuralcde.cli.fit:fit", name="fit", help="Train a model on a long table of measurements and save it.")
     app.command("neuralcde.cli.predict:predict", name="predict", help="Predict with a saved model.")
-    app.command("neuralcde.cli.report:report", name="report", help="Write one page about a saved model and its test.")
+    app.command("neuralcde.cli.report:report", name="report", help="Write an HTML report about a saved model.")
     app.command("neuralcde.cli.info:info", name="info", help="Print version, engine, instruction set and threads.")
     app.command(
         "neuralcde.cli.demo:demo",
         name="demo",
-        help="Make a table, train on it, report, predict, compare with baselines.",
+        help="Generate a table, train on it, write a report, predict, and compare with two baselines.",
     )
     app(arguments)
 
 
 def _import_modules(arguments: list[str]) -> list[str]:
-    """Import the modules named by leading `--import` options; what is left are the arguments of the command."""
+    """Import the modules named by leading `--import` options, and return the remaining arguments."""
     while arguments[:1] == ["--import"]:
         if len(arguments) < 2:
             sys.exit("error: --import needs the name of a module.")

@@ -1,4 +1,7 @@
-"""The text of a CSV file: encoding, line ends, separator, names of the columns, quotes, decimal mark."""
+"""Check and normalise the text of a CSV file before polars parses it.
+
+This covers the encoding, line ends, separator, column names, quotes and decimal mark.
+"""
 
 from __future__ import annotations
 
@@ -19,25 +22,40 @@ import numpy as np
 from .errors import WrongUseError
 from .written_numbers import decimal_marks
 
-BLOCK = 2**24  # bytes; quotes are checked block by block, so that their positions never take more room than the file
+BLOCK = 2**24  # bytes; quotes are checked in blocks, so that the array of their positions stays small
 QUOTE = ord('"')
-SAMPLE = 1000  # rows; they tell the decimal mark
+SAMPLE = 1000  # number of rows from which the decimal mark is inferred
 
 
 class CsvText(NamedTuple):
-    """A CSV file as UTF-8 that polars reads as written."""
+    """The text of a CSV file in UTF-8, checked, and how to parse it."""
 
     content: bytes
     separator: str
     names: list[str]
-    unnamed: list[str]  # names that stand for an empty one
+    unnamed: list[str]  # placeholder names of columns whose header cell is empty
     decimal_comma: bool
 
 
 def csv_text(content: bytes, file: Path, text: Collection[str] = ()) -> CsvText:
-    """The text of a CSV file, checked: polars drops or merges rows where quotes do not pair up, and renames columns in silence.
+    """Return the checked text of a CSV file.
 
-    Columns of `text` say nothing about numbers.
+    The checks are needed because polars silently drops or merges rows with unpaired quotes, and silently renames
+    duplicate columns.
+
+    Parameters
+    ----------
+    content
+        Bytes of the file.
+    file
+        Path of the file, for error messages.
+    text
+        Columns that hold text. They are ignored when the decimal mark is inferred.
+
+    Raises
+    ------
+    WrongUseError
+        If the file is not valid CSV in UTF-8 or UTF-16, or if column names are missing or repeated.
     """
     content = _in_utf8(content, file)
     if b"\n" not in content:
@@ -49,7 +67,7 @@ def csv_text(content: bytes, file: Path, text: Collection[str] = ()) -> CsvText:
     rows = _rows(content, separator)
     sample: list[str] = []
     try:
-        # a NUL, which the text does not have, makes names that the table does not have
+        # the text holds no NUL, so a placeholder with NUL cannot clash with a real name
         names = [name.strip() or f"\0{place}" for place, name in enumerate(next(rows, []))]
         for row in islice(rows, SAMPLE):
             sample.extend(cell for name, cell in zip(names, row, strict=False) if name not in text)
@@ -66,7 +84,7 @@ def csv_text(content: bytes, file: Path, text: Collection[str] = ()) -> CsvText:
 
 
 def long_row(text: CsvText) -> str | None:
-    """Which row has more cells than the table has columns."""
+    """Describe the first row that has more cells than the header, or return None."""
     rows = _rows(text.content, text.separator)
     width = len(next(rows))
     with contextlib.suppress(csv.Error):  # a cell of more than 128 KB
@@ -77,7 +95,10 @@ def long_row(text: CsvText) -> str | None:
 
 
 def _in_utf8(content: bytes, file: Path) -> bytes:
-    """The text as UTF-8 without a byte order mark; UTF-16, which Excel writes as "Unicode text", has one."""
+    """Convert to UTF-8 without a byte order mark.
+
+    UTF-16, which Excel writes as "Unicode text", is recognised by its byte order mark.
+    """
     fix = f"Save it as UTF-8, e.g. iconv -f {{}} -t UTF-8 < {shlex.quote(str(file))} > utf8.csv"
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         try:
@@ -87,7 +108,8 @@ def _in_utf8(content: bytes, file: Path) -> bytes:
     content = content.removeprefix(codecs.BOM_UTF8)
     if b"\0" in content:
         raise WrongUseError(
-            f"{file} holds a NUL byte in line {_line(content, content.index(0))}: it is not text, or not in UTF-8. {fix.format('UTF-16LE')}"
+            f"{file} holds a NUL byte in line {_line(content, content.index(0))}: it is not text, or not in UTF-8. "
+            f"{fix.format('UTF-16LE')}"
         )
     if not content.isascii():
         try:
@@ -101,23 +123,24 @@ def _in_utf8(content: bytes, file: Path) -> bytes:
 
 
 def _separator(content: bytes) -> str:
-    """What is most frequent in the first line, quoted names aside."""
+    """The most frequent candidate character in the header, outside quoted names."""
     first = io.BytesIO(content).readline().decode(errors="replace")
     return max(",;\t|", key=re.sub('"[^"]*"', "", first).count)
 
 
 def _check_quotes(content: bytes, separator: str, file: Path) -> None:
-    """Refuse quotes within a cell that is not quoted, or without a second one.
+    """Refuse a quote inside an unquoted cell, and a quote that is never closed.
 
-    Quotes open and close in turns. One that opens comes after a separator or a line end, one that closes before one; a quote
-    inside a quoted cell is written as two, of which the first closes and the second opens.
+    Quotes alternate between opening and closing. An opening quote must follow a separator or a line end, and a closing
+    quote must precede one. A quote inside a quoted cell is doubled: the first of the two counts as closing, the second
+    as opening, so a quote may also stand next to another quote.
     """
     if b'"' not in content:
         return
     text = np.frombuffer(content, dtype=np.uint8)
     neighbours = np.zeros(256, dtype=bool)
     neighbours[[*separator.encode(), *b'\r\n"']] = True
-    before = 0  # quotes in earlier blocks
+    before = 0  # number of quotes in earlier blocks
     last = 0
     for start in range(0, len(text), BLOCK):
         places = start + np.flatnonzero(text[start : start + BLOCK] == QUOTE)
@@ -147,7 +170,8 @@ def _refuse_quote(content: bytes, place: int, separator: str, file: Path) -> Non
     cell = content[start : stop.start() if stop else None][:80].decode(errors="replace")
     doubled = cell.strip('"').replace('"', '""')
     raise WrongUseError(
-        f'{file}, line {_line(content, place)}: a quote inside the cell {cell}; write it as "{doubled}", or without the quote.'
+        f'{file}, line {_line(content, place)}: a quote inside the cell {cell}; write it as "{doubled}", '
+        "or without the quote."
     )
 
 
@@ -160,6 +184,10 @@ def _rows(content: bytes, separator: str) -> Iterator[list[str]]:
 
 
 def _has_decimal_comma(cells: list[str], separator: str) -> bool:
-    """Whether 1,5 is a number: where cells of one reading say so, or else where semicolons separate them; never between commas."""
+    """Whether numbers have a decimal comma, as in 1,5.
+
+    Cells that can be read in one way only decide. If there are none, a semicolon as separator means a decimal comma. If
+    commas separate the cells, there is no decimal comma.
+    """
     marks = decimal_marks(cells)
     return separator != "," and (marks == {","} or (separator == ";" and marks != {"."}))

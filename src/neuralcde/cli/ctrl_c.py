@@ -1,4 +1,7 @@
-"""Ctrl-C before a command runs, and after it; it imports nothing that takes time."""
+"""Handle Ctrl-C before, during and after a command.
+
+This module imports nothing slow, so that the handler is installed before the slow imports start.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,22 @@ from types import FrameType
 
 
 def leave(number: int, frame: FrameType | None) -> None:
-    """End the process at once: no command runs yet.
+    """Signal handler that exits the process at once, for the time before a command runs.
 
-    A KeyboardInterrupt would be raised somewhere in the imports, where native code may drop it or call it an ImportError.
+    A KeyboardInterrupt would be raised in the middle of the imports, where native code may swallow it or turn it into
+    an ImportError.
     """
-    with contextlib.suppress(OSError):  # nobody may be listening
+    with contextlib.suppress(OSError):  # stderr may be closed
         os.write(2, b"neuralcde: Interrupted. Nothing was written.\n")
     os._exit(1)
 
 
 @contextlib.contextmanager
 def ctrl_c_leaves(*, for_good: bool) -> Iterator[None]:
-    """Ctrl-C ends the process at once until a command runs; `for_good` if the process has nothing else to do afterwards."""
+    """Context in which Ctrl-C exits the process at once, until a command runs.
+
+    With `for_good` the previous handler is not restored at the end, because the process is about to exit anyway.
+    """
     ours = (
         threading.current_thread() is threading.main_thread()
         and signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -38,7 +45,7 @@ def ctrl_c_leaves(*, for_good: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def ctrl_c_raises() -> Iterator[None]:
-    """Ctrl-C is a KeyboardInterrupt while a command runs, and does nothing afterwards: all is said by then."""
+    """Context in which Ctrl-C raises a KeyboardInterrupt. Afterwards it is ignored: the command has finished."""
     ours = signal.getsignal(signal.SIGINT) is leave
     if ours:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""`neuralcde demo`: the main job on a table that it makes itself, typed as a user would type it."""
+"""`neuralcde demo`: fit, report and predict on a synthetic table, through the same commands that a user would type."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ STAYS, NEW = 2000, 50
 
 @report_errors
 def demo(*, out: Path = Path("demo"), stays: int = STAYS, seed: int = 0, debug: bool = False) -> None:
-    """Make an ICU-like table, train on it, write a report, predict for new stays, and compare with two baselines.
+    """Generate an ICU-like table, train on it, write a report, predict for new stays, and compare with two baselines.
 
     Parameters
     ----------
     out
         Folder for the tables, the model and its report.
     stays
-        Series in the table.
+        Number of series in the table.
     seed
-        Of the table.
+        Seed of the generated table.
     debug
-        Show where an error happened.
+        Show the traceback of an error.
     """
     begun = time.perf_counter()
     out.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def demo(*, out: Path = Path("demo"), stays: int = STAYS, seed: int = 0, debug: 
     frame = icu_table(stays, seed)
     write_table(frame, table)
     write_table(icu_table(NEW, seed + 1, first=stays).drop("outcome"), new)
-    print(f"{table}: {stays} made-up stays of an intensive care unit, {frame.height:,} rows\n{frame.head(4)}")
+    print(f"{table}: {stays} synthetic stays in an intensive care unit, {frame.height:,} rows\n{frame.head(4)}")
     _run("fit", table, "--id", "stay", "--time", "hour", "--label", "outcome", "--static", "age", "--out", model)
     _run("report", model)
     _run("predict", model, new, "--out", out / "risk.csv")
@@ -57,7 +57,10 @@ def demo(*, out: Path = Path("demo"), stays: int = STAYS, seed: int = 0, debug: 
 
 
 def _run(*arguments: str | Path) -> None:
-    """A command as a user would type it. Ctrl-C is for it alone: it says what it leaves, and then the demo ends, too."""
+    """Print and run a command as a user would type it.
+
+    Ctrl-C reaches the command, which says what it has written. The demo ends after it.
+    """
     words = [str(argument) for argument in arguments]
     print(f"\n$ neuralcde {shlex.join(words)}", flush=True)
     interrupted: list[int] = []
@@ -71,7 +74,7 @@ def _run(*arguments: str | Path) -> None:
 
 
 def _compare(frame: polars.DataFrame, tested: polars.DataFrame) -> dict[str, float]:
-    """Our area under the ROC curve, and that of what one would try first, trained on the stays that do not test."""
+    """Test AUROC of the Neural CDE and of two baselines, which are fitted on the same training stays."""
     channels = [*VITALS, *LABS]
     age = polars.col("age").first()
     last = [polars.col(name).drop_nulls().last() for name in channels]

@@ -1,4 +1,7 @@
-"""How commands end: 0 done, 1 failed, 2 wrong use; a paragraph in place of a traceback."""
+"""Error handling of the commands: a short message in place of a traceback, and an exit code.
+
+The exit codes are 0 for success, 1 for a failure and 2 for a usage error.
+"""
 
 from __future__ import annotations
 
@@ -17,23 +20,26 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class WrongUseError(Exception):
-    """What the user gave cannot be used; the message says what is wrong and how to mend it."""
+    """A usage error: an option or an input file cannot be used. The message says what is wrong and how to fix it."""
 
 
 def in_options(reason: Exception) -> str:
-    """What an error says, with the options of the command line in place of Python's arguments."""
+    """The message of an error, with arguments named as command-line options."""
     return reason.on_the_command_line() if isinstance(reason, ArgumentError) else str(reason)
 
 
 def in_file(reason: Exception, file: Path | None, names: Collection[str]) -> str:
-    """What an error says, with the file in front if it is about one of the options that were read from it."""
+    """The message of an error, prefixed with the config file if it is about an option read from that file."""
     if isinstance(reason, ArgumentError) and reason.argument in names:
         return f"--config {file}: {reason}"
     return in_options(reason)
 
 
 def report_errors(command: Command) -> Command:
-    """Decorate a command with a `debug` option: its errors become a paragraph and an exit code."""
+    """Decorator of a command: turn its errors into a message on stderr and an exit code.
+
+    If the command is called with `debug=True`, errors propagate with their traceback.
+    """
 
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> Any:
@@ -42,7 +48,7 @@ def report_errors(command: Command) -> Command:
                 return command(*arguments, **options)
         warnings.showwarning = _say
         try:
-            with ctrl_c_raises():  # and no longer when what happened is being said
+            with ctrl_c_raises():  # inside the try, so that Ctrl-C is ignored while an error is reported
                 return command(*arguments, **options)
         except WrongUseError as reason:
             return _end(2, str(reason))
@@ -51,9 +57,7 @@ def report_errors(command: Command) -> Command:
             sys.exit(1)
         except OSError as reason:
             where = f" ({reason.filename})" if reason.filename else ""
-            return _end(
-                1, f"{reason.strerror or reason}{where}. {_note(reason) or 'What was there before is as it was.'}"
-            )
+            return _end(1, f"{reason.strerror or reason}{where}. {_note(reason) or 'Existing files are unchanged.'}")
         except Exception as reason:
             return _end(1, f"{type(reason).__name__}: {reason}")
 
@@ -61,16 +65,16 @@ def report_errors(command: Command) -> Command:
 
 
 def _note(reason: BaseException) -> str:
-    """What was written before the error, where the command said so."""
+    """The notes attached to an error, which say what was written before it."""
     return " ".join(getattr(reason, "__notes__", ()))
 
 
 def _end(code: int, message: str) -> None:
     _say(message)
-    print("  (--debug shows where)", file=sys.stderr)
+    print("  (use --debug for the traceback)", file=sys.stderr)
     sys.exit(code)
 
 
 def _say(message: Warning | str, *_: Any, **__: Any) -> None:
     paragraph = textwrap.TextWrapper(100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-    print(paragraph.fill(f"neuralcde: {message}"), file=sys.stderr)  # names of files and options stay whole
+    print(paragraph.fill(f"neuralcde: {message}"), file=sys.stderr)  # file and option names are not broken

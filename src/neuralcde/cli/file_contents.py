@@ -1,4 +1,4 @@
-"""What a file holds, by its first bytes: an ending such as .csv may be wrong."""
+"""Recognise the type of a file by its first bytes, because an extension such as .csv may be wrong."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from .errors import WrongUseError
 
 PARQUET, ARROW, TEXT = "a Parquet file", "an Arrow file", "text"
-STREAM = b"\xff\xff\xff\xff"  # an Arrow file without an index, as a pipe would carry it
-# how the file starts, what it is, and how the user gets a table that can be read
+STREAM = b"\xff\xff\xff\xff"  # start of the Arrow streaming format
+# pattern of the first bytes, type of the file, fix for the error message
 KINDS = (
     (rb"PAR1\x15", PARQUET, "Rename it: mv {file} {stem}.parquet"),
     (rb"ARROW1\0\0|\xff\xff\xff\xff(?s:..)\0\0", ARROW, "Rename it: mv {file} {stem}.arrow"),
@@ -26,7 +26,7 @@ WANTED = {".csv": TEXT, ".parquet": PARQUET, ".arrow": ARROW, ".feather": ARROW}
 
 
 def check_contents(content: bytes, file: Path) -> None:
-    """Refuse a file that is empty, or that holds something else than its ending says; the message has the command that mends it."""
+    """Refuse a file that is empty, or whose content does not match its extension. The message says how to fix it."""
     if re.search(rb"\S", content) is None:
         raise WrongUseError(f"{file} is empty.")
     found, fix = next((what, fix) for start, what, fix in KINDS if re.match(start, content))

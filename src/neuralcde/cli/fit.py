@@ -1,4 +1,4 @@
-"""`neuralcde fit`: from a long table and labels to a trained, saved model."""
+"""`neuralcde fit`: train a model on a long table with labels, test it and save it."""
 
 from __future__ import annotations
 
@@ -54,50 +54,50 @@ def fit(
     debug: bool = False,
     options: Annotated[EstimatorOptions, Parameter(name="*")] = None,
 ) -> None:
-    """Train a model on a long table of measurements, one row for each series and time.
+    """Train a model on a long table of measurements, with one row per series and time.
 
     Parameters
     ----------
     table
-        CSV, Parquet or Arrow file. Empty cells were not observed; rows may come in any order.
+        CSV, Parquet or Arrow file. Empty cells are missing values. Rows may be in any order.
     id
-        Column that says which series a row belongs to.
+        Column with the id of the series.
     time
-        Column that says when it was observed.
+        Column with the time of the observation.
     label
-        Column with what is to be predicted, one value a series (with --per-row, one a row); in --labels if given, else in the
-        table.
+        Column with the target, one value per series (with --per-row, one per row). It is read from --labels if given,
+        otherwise from the table.
     labels
-        A second table with the id and the label.
+        Second table, with the columns of the id and the label.
     static
-        Columns with one value a series (age, sex); repeat the option for each.
+        Columns with one value per series (age, sex). Repeat the option for each column.
     channels
-        Measured columns; by default every other numeric one. Numbers may have blanks around them, thousands separators, a decimal
-        comma or a percent sign (3% is 3), where the whole column agrees.
+        Measured columns; by default all other numeric columns. Numbers may have surrounding blanks, thousands
+        separators, a decimal comma or a percent sign (3% is read as 3), if the whole column is written the same way.
     exclude
-        Columns that are not channels; repeat the option for each.
+        Columns to ignore. Repeat the option for each column.
     dtype
-        Type of the values until they are scaled, float32 or float64; default auto, which is float64 where float32 would round away
-        what a channel varies by.
+        Type of the values before scaling: float32, float64 or auto (default). auto chooses float64 if float32 would
+        round away the variation of a channel.
     task
-        classification, regression, or the name of a task; by default regression where the label has more than 20 different
-        numbers, or numbers that are not whole, and classification otherwise.
+        classification, regression, or the name of a task. The default is regression if the label has more than 20
+        distinct numbers or numbers that are not integers, and classification otherwise.
     out
         Folder for the model, its configuration and its test results.
     config
-        TOML file of options, such as the config.toml that an earlier run wrote; the command line overrides it.
+        TOML file of options, such as the config.toml of an earlier run. The command line overrides it.
     test_fraction
-        Share of the series that is held out to test the model; default 0.2.
+        Fraction of the series that is held out as test set; default 0.2.
     seed
-        Of the split, the initial weights and the order of the batches; default 0.
+        Seed of the split, the initial weights and the order of the batches; default 0.
     duplicates
-        What to do with rows of one series at one time; default error.
+        What to do with several rows of a series at the same time; default error.
     resume
-        Go on from the checkpoint in --out.
+        Resume training from the checkpoint in --out.
     debug
-        Show where an error happened.
+        Show the traceback of an error.
     options
-        The estimators' parameters.
+        Parameters of the estimator.
     """
     begun = clock.perf_counter()
     known = read_config(config) if config else {}
@@ -134,21 +134,21 @@ def fit(
         check_parameters(parameters, known.get("seed", 0), known.get("task"))
     except (ValueError, TypeError) as reason:
         raise WrongUseError(in_file(reason, config, of_file)) from reason
-    first = Processes.current().first  # of those that torchrun started, the one that speaks and writes
+    first = Processes.current().first  # under torchrun, only rank 0 prints and writes
     with run_folder(out, resume=resume) if first else contextlib.nullcontext():
         _fit(known, parameters, out=out, resume=resume, begun=begun)
 
 
 def _fit(known: dict[str, Any], parameters: dict[str, Any], *, out: Path, resume: bool, begun: float) -> None:
-    """Train, test and save, with options that were checked."""
+    """Train, test and save, with checked options."""
     series, targets = read_series(known)
     chosen = known.get("task") or ("regression" if _is_quantity(targets) else "classification")
     goal = chosen if chosen == "classification" else Task.registry[chosen].goal
     values = set(all_targets(targets).tolist()) - {None}
     if goal == "classification" and len(values) < 2:
-        raise WrongUseError(f"--label {known['label']} has one class only, {values}; there is nothing to learn.")
+        raise WrongUseError(f"--label {known['label']} has one class only, {values}; at least two are needed.")
     if goal == "regression" and parameters.get("class_weight") is not None:
-        raise WrongUseError("--class-weight is for classification; this label is a quantity.")
+        raise WrongUseError("--class-weight is for classification, but this task is regression.")
     if goal == "regression":
         parameters.pop("class_weight", None)
     settled: dict[str, Any] = {"test_fraction": 0.2, "seed": 0, "dtype": "auto"} | known | {"task": chosen}
@@ -168,7 +168,7 @@ def _fit(known: dict[str, Any], parameters: dict[str, Any], *, out: Path, resume
         raise WrongUseError(in_options(reason)) from reason
     first = Processes.current().first
     if first:
-        print(f"{series}\n{chosen}: {len(training)} series train, {len(test)} test", flush=True)
+        print(f"{series}\n{chosen}: {len(training)} training series, {len(test)} test series", flush=True)
     try:
         estimator.fit(series[training], targets[training], folder=out / "training", resume=resume)
     except (ValueError, TypeError) as reason:
@@ -191,8 +191,8 @@ def _fit(known: dict[str, Any], parameters: dict[str, Any], *, out: Path, resume
         "series": len(test),
         "cost": cost,
     }
-    with Interrupts() as interrupts, interrupts.held_back():  # from here on Ctrl-C does nothing: it would come too late
-        with staged(out, obsolete=["report.html"]) as part:  # the folder changes when everything is written, not before
+    with Interrupts() as interrupts, interrupts.held_back():  # from here on Ctrl-C is ignored
+        with staged(out, obsolete=["report.html"]) as part:  # all files are replaced together
             write_files(estimator, part)
             record_run(part, estimator, series, targets, test=test, outputs=outputs, encoded=encoded)
             write_config(part / "config.toml", _plain(estimator) | settled)
@@ -200,20 +200,20 @@ def _fit(known: dict[str, Any], parameters: dict[str, Any], *, out: Path, resume
             predictions = prediction_table(estimator, held, outputs, known["id"], known["label"], truth=truth)
             write_table(predictions, part / "test_predictions.csv")
         if estimator.interrupted_:
-            print("Interrupted: the best model so far is kept. The same command with --resume goes on.")
+            print("Interrupted: the best model so far is kept. The same command with --resume continues.")
         for name, value in metrics.items():
             print(f"test {name:20}{value:.4f}")
         print(f"model: {out}", flush=True)
 
 
 def _plain(estimator: PathEstimator) -> dict[str, Any]:
-    """Every parameter of the estimator but those that belong to the command: its seed, its output and its task."""
+    """Parameters of the estimator for config.toml, without verbosity, and without seed and task, which are added."""
     own = ("random_state", "verbose", "task")
     return {name: value for name, value in estimator.get_params(deep=False).items() if name not in own}
 
 
 def _is_quantity(targets: np.ndarray[Any, Any]) -> bool:
-    """Whether labels are numbers of which there are many, or that are not whole."""
+    """Whether the labels are many distinct numbers, or numbers that are not integers: then the task is regression."""
     values = all_targets(targets)
     if values.dtype.kind not in "iuf":
         return False
@@ -222,7 +222,7 @@ def _is_quantity(targets: np.ndarray[Any, Any]) -> bool:
 
 
 def _split(targets: np.ndarray[Any, Any], share: float, seed: int, *, classes: bool) -> tuple[Any, Any]:
-    """Positions of the training series and of the test series, ascending; no class is in the test series alone."""
+    """Split into training and test series, as sorted positions. Every class of the test set is also in training."""
     if not 0 < share < 1:
         raise WrongUseError(f"--test-fraction must lie between 0 and 1, got {share}.")
     labels = targets if classes and not isinstance(targets[0], np.ndarray) else None
@@ -230,7 +230,7 @@ def _split(targets: np.ndarray[Any, Any], share: float, seed: int, *, classes: b
         training, test = stratified_split(len(targets), share, seed, labels=labels)
     except ValueError as reason:
         raise WrongUseError(f"{len(targets)} series cannot be split: {reason}") from reason
-    if classes:  # a class that no training series has could not be learnt
+    if classes:  # a class without training series cannot be learnt
         learnt = set().union(*map(_classes, targets[training]))
         moved = []
         for position in test:
@@ -240,12 +240,12 @@ def _split(targets: np.ndarray[Any, Any], share: float, seed: int, *, classes: b
         training, test = np.concatenate([training, moved]).astype(int), np.setdiff1d(test, moved)
     if len(test) == 0 or len(training) < 2:
         raise WrongUseError(
-            f"{len(targets)} series leave {len(training)} for training and {len(test)} for the test; give more series."
+            f"{len(targets)} series leave {len(training)} for training and {len(test)} for testing; give more series."
         )
     return np.sort(training), np.sort(test)
 
 
 def _classes(target: Any) -> set[Any]:
-    """The classes of a series: one, or those of its rows."""
+    """The classes of a series: that of its label, or those of the labels of its rows."""
     rows = target.tolist() if isinstance(target, np.ndarray) else [target]
     return {name for name in rows if name is not None and name == name}

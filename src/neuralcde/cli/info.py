@@ -1,4 +1,4 @@
-"""`neuralcde info`: what is installed and what will run."""
+"""`neuralcde info`: versions, engine, instruction set and threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Series and their labels out of tables: one label a series, or one a row."""
+"""Read series and their labels from tables, with one label per series or one per row."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from .written_numbers import NONE, numeric_cells
 
 
 def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any, Any]]:
-    """The series of the table, and their labels in the same order; the label is never among the channels."""
+    """Read the series of the table and their labels, in the same order. The label is never a channel."""
     file, id_column, time, label = Path(known["table"]), known["id"], known["time"], known["label"]
     static, excluded = known.get("static") or [], known.get("exclude") or []
     if label in (id_column, time):
-        raise WrongUseError(f"--label {label} is the id or the time; name the column that is to be predicted.")
+        raise WrongUseError(f"--label {label} is the id or the time; name the column to predict.")
     table = read_columns(file, text=[id_column], codes=[label], categories=static)
     need_columns(table.frame, file, id=id_column, time=time)
     _check_ids(table.frame[id_column], file)
     if known.get("per_row"):
         need_columns(table.frame, file, label=label)
         if known.get("labels"):
-            raise WrongUseError("--labels has one label a series; with --per-row the label is a column of TABLE.")
+            raise WrongUseError("--labels has one label per series; with --per-row the label is a column of TABLE.")
         _check_label(table, file, known)
         found, source = {}, file
     else:
@@ -68,13 +68,14 @@ def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any,
     strangers = set(found) - set(map(str, ids))
     if strangers:
         raise WrongUseError(
-            f"{source}: there are labels for {len(strangers)} ids that the table does not have, e.g. {sorted(map(str, strangers))[0]}."
+            f"{source}: there are labels for {len(strangers)} ids that the table does not have, "
+            f"e.g. {sorted(map(str, strangers))[0]}."
         )
-    nameless = [name for name in ids if str(name) not in found]
-    if nameless:
+    unlabelled = [name for name in ids if str(name) not in found]
+    if unlabelled:
         raise WrongUseError(
-            f"{source}: {len(nameless)} of {len(ids)} series have no label in the column {label}, e.g. {nameless[0]!r}; give them one, or "
-            f"leave them out of {file}."
+            f"{source}: {len(unlabelled)} of {len(ids)} series have no label in the column {label}, "
+            f"e.g. {unlabelled[0]!r}; give them one, or leave them out of {file}."
         )
     return series, np.asarray([found[str(name)] for name in ids])
 
@@ -86,36 +87,43 @@ def _check_ids(column: polars.Series, file: Path) -> None:
 
 
 def _check_numbers(table: Table, file: Path, time: str, measured: list[str], static: list[str]) -> None:
-    """Refuse times, channels and static features that are numbers but cannot be read; warn of static text among numbers."""
+    """Refuse times, channels and static features whose numbers cannot be parsed.
+
+    A static feature with some text among its numbers only gives a warning, because it can be categorical.
+    """
     if time in table.unreadable:
-        raise WrongUseError(f"{file}: {table.unreadable[time]}. Write all times in one way.")
+        raise WrongUseError(f"{file}: {table.unreadable[time]}. Write all times in the same format.")
     refuse_unreadable(table, file, measured)
     for name in static:
         if name in table.unreadable:
             raise WrongUseError(
-                f"{file}: {table.unreadable[name]}. Write them in one way, or leave it out of --static."
+                f"{file}: {table.unreadable[name]}. Write them in the same format, or leave it out of --static."
             )
         trouble = text_among_numbers(table.frame[name], least=MOST_CLASSES)
         if trouble:
-            warnings.warn(f"{file}: {trouble}: it becomes one feature a value.", stacklevel=2)
+            warnings.warn(f"{file}: {trouble}: it is read as categorical, with one feature per value.", stacklevel=2)
 
 
 def refuse_unreadable(table: Table, file: Path, channels: Iterable[str], *, may_exclude: bool = True) -> None:
-    """Of channels: a column of text is left out, with a word, but text among numbers, or numbers of two readings, are mistakes."""
+    """Refuse channels with text among their numbers, or with numbers that cannot be parsed.
+
+    Columns of text alone pass: `IrregularSeries.from_long` leaves them out with a warning.
+    """
     for name in channels:
         trouble = text_among_numbers(table.frame[name])
         fix = "Correct them, or leave those cells empty"
         if name in table.unreadable:
-            trouble, fix = table.unreadable[name], "Write them in one way, without thousands separators"
+            trouble, fix = table.unreadable[name], "Write them in the same format, without thousands separators"
         if trouble:
             leave = f"; or leave the column out: --exclude {shlex.quote(name)}" if may_exclude else ""
             raise WrongUseError(f"{file}: {trouble}. {fix}{leave}.")
 
 
 def text_among_numbers(column: polars.Series, *, least: int = 0) -> str | None:
-    """What is wrong with a column of numbers, where some values are text, or many are one and the same text.
+    """Describe the problem of a numeric column in which a minority of the values, or one repeated value, is text.
 
-    Columns with up to `least` different numbers are categories, of which some look like numbers.
+    The result is None if there is no such problem. Columns with at most `least` distinct numbers pass: they are
+    categorical, and some of their categories look like numbers.
     """
     if column.dtype != polars.String:
         return None
@@ -142,26 +150,27 @@ def _check_label(table: Table, file: Path, known: dict[str, Any]) -> None:
     if kind != polars.String:
         example = next(iter(column.drop_nulls().head(1).to_list()), None)
         raise WrongUseError(
-            f"{file}: the label {column.name} holds {kind}, e.g. {example}; expected numbers or text. Write what is to be predicted as "
-            "a number, for a date say the days since another one, or as text."
+            f"{file}: the label {column.name} holds {kind}, e.g. {example}; expected numbers or text. Convert the "
+            "target to a number, for a date e.g. the days since a fixed date, or to text."
         )
     trouble = text_among_numbers(column, least=MOST_CLASSES)
     if trouble and not classes:
-        raise WrongUseError(f"{file}: {trouble}. Leave those cells empty, or say --task classification.")
+        raise WrongUseError(f"{file}: {trouble}. Leave those cells empty, or pass --task classification.")
     if column.name in table.unreadable and not classes:
         raise WrongUseError(
-            f"{file}: {table.unreadable[column.name]}. Write them in one way, or say --task classification where they are names."
+            f"{file}: {table.unreadable[column.name]}. Write them in the same format, or pass --task classification "
+            "if they are names of classes."
         )
     none = column.str.strip_chars().is_in(NONE)
     if none.any() and not classes:
         raise WrongUseError(
-            f"{file}: the label {column.name} is {column.filter(none)[0]!r} in {none.sum()} rows. Leave those cells empty where there "
-            "is no label, or say --task classification where it is a class."
+            f"{file}: the label {column.name} is {column.filter(none)[0]!r} in {none.sum()} rows. Leave those cells "
+            "empty if the label is missing, or pass --task classification if it is a class."
         )
 
 
 def _labels_of_rows(frame: polars.DataFrame, label: str, names: dict[str, Any]) -> np.ndarray[Any, Any]:
-    """An array of labels for every series, in the order of its rows; None or NaN where there is none."""
+    """One array of labels per series, in the order of its rows; None or NaN for a missing label."""
     column = frame[label]
     classes: polars.Series | None = column.drop_nulls().unique().sort()
     if column.dtype.is_float() or (column.dtype.is_integer() and column.n_unique() > MOST_CLASSES):
@@ -189,7 +198,7 @@ def _labels_of_rows(frame: polars.DataFrame, label: str, names: dict[str, Any]) 
 
 
 def _labels_of_series(table: Table, file: Path, known: dict[str, Any]) -> dict[str, Any]:
-    """The label of every id, as text: one each."""
+    """The label of each series, keyed by its id as text."""
     frame, id, label = table.frame, known["id"], known["label"]
     need_columns(frame, file, id=id, label=label)
     _check_ids(frame[id], file)
@@ -198,12 +207,13 @@ def _labels_of_series(table: Table, file: Path, known: dict[str, Any]) -> dict[s
     twice = pairs.filter(pairs[id].is_duplicated())
     if twice.height:
         raise WrongUseError(
-            f"{file}: the column {label} has more than one value for {id} {twice[id][0]!r}; a label must be one a series."
+            f"{file}: the column {label} has more than one value for {id} {twice[id][0]!r}; expected one label per "
+            "series."
         )
     names = pairs[id] if pairs[id].dtype.is_numeric() else pairs[id].cast(polars.String)
     return dict(zip(map(str, names.to_list()), pairs[label].to_list(), strict=True))
 
 
 def all_targets(targets: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """One array, where targets are an array a series."""
+    """All targets as one array; targets per row are concatenated."""
     return np.concatenate(targets) if targets.dtype == object and isinstance(targets[0], np.ndarray) else targets

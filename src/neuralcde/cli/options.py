@@ -1,4 +1,4 @@
-"""Options of `neuralcde fit`: the estimators' parameters, from a file, from the command line, and back into a file."""
+"""Options of `neuralcde fit`: the parameters of the estimators, on the command line and in TOML files."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from ..tasks import Task
 from ..train.settings import OPTIONS as TRAINING
 from .errors import WrongUseError
 
-DEFAULTS = {"verbose": 1}  # where they are not the estimators'
+DEFAULTS = {"verbose": 1}  # defaults that differ from those of the estimators
 OPTIONS = {
     name: replace(option, default=DEFAULTS.get(name, option.default))
     for name, option in NeuralCDEClassifier.options.items()
-    if name not in ("random_state", "task")  # which are --seed and the command's own --task
+    if name not in ("random_state", "task")  # the command has --seed and its own --task instead
 }
 MAY_BE_NONE = [name for name, option in OPTIONS.items() if option.kind.accepts(None)]
 NOT_GIVEN: Any = object()
-NONE = "none"  # None in a file, which TOML does not know
+NONE = "none"  # stands for None in a file, because TOML has no null
 
 
 def help_of(option: Option) -> str:
-    """What `--help` says of an option; names that it may have are listed by the command line itself."""
+    """Help text of an option. cyclopts adds the choices itself."""
     kinds = option.kind.kinds if isinstance(option.kind, Either) else (option.kind,)
     unlisted = [kind for kind in kinds if isinstance(kind, Whole | Number | Nothing)]
     expected = f" Expects {Either(*unlisted).words}." if unlisted else ""
@@ -40,14 +40,14 @@ def help_of(option: Option) -> str:
 
 
 def _options() -> type:
-    """A dataclass of the classifier's parameters, each `NOT_GIVEN` until it is given: None says something."""
+    """Make a dataclass of the classifier's parameters. The default is `NOT_GIVEN`, because None is a valid value."""
     fields = []
     for name, option in OPTIONS.items():
         parameter = Parameter(help=help_of(option), show_default=False)
         kind: Any = option.kind.annotation | None
         fields.append((name, Annotated[kind, parameter], dataclasses.field(default=NOT_GIVEN)))
     made = dataclasses.make_dataclass("EstimatorOptions", fields, frozen=True)
-    made.__module__ = __name__  # cyclopts takes a class of the module `types` for a plain value
+    made.__module__ = __name__  # cyclopts would take a class of the module `types` for a plain value
     return made
 
 
@@ -55,7 +55,7 @@ EstimatorOptions: Any = _options()
 
 
 def given(options: Any) -> dict[str, Any]:
-    """What was given on the command line."""
+    """The options that were given on the command line."""
     found = {} if options is None else {k: v for k, v in vars(options).items() if v is not NOT_GIVEN}
     for name in (name for name, value in found.items() if value is None and name not in MAY_BE_NONE):
         raise WrongUseError(f"--{name.replace('_', '-')} cannot be none; leave it out for its default.")
@@ -63,7 +63,7 @@ def given(options: Any) -> dict[str, Any]:
 
 
 def read_config(file: Path) -> dict[str, Any]:
-    """A TOML file of options."""
+    """Read a TOML file of options."""
     try:
         found = tomllib.loads(file.read_text())
         return {k: None if k in MAY_BE_NONE and str(v).lower() == NONE else v for k, v in found.items()}
@@ -76,16 +76,16 @@ def read_config(file: Path) -> dict[str, Any]:
 
 
 def check_config(found: dict[str, Any], own: dict[str, Any], file: Path | None) -> None:
-    """Refuse an option of a file that is unknown, or one of the command's own whose value is of another type.
+    """Refuse unknown options in a config file, and options of the command with a value of the wrong type.
 
     Parameters
     ----------
     found
-        What the file says.
+        Options and values in the file.
     own
-        Types of the command's own options.
+        Types of the options that belong to the command rather than to the estimators.
     file
-        For the message.
+        Path of the file, for error messages.
     """
     known = own.keys() | OPTIONS.keys()
     for name, value in found.items():
@@ -98,12 +98,12 @@ def check_config(found: dict[str, Any], own: dict[str, Any], file: Path | None) 
 
 
 def check_parameters(parameters: dict[str, Any], seed: int, task: str | None) -> None:
-    """Refuse parameters, a seed or a task that are wrong whatever the table holds.
+    """Check the parameters, the seed and the task, as far as that is possible without the table.
 
     Raises
     ------
     ArgumentError
-        With the name of the parameter.
+        If one of them is invalid; the error holds its name.
     """
     TRAINING["seed"].check("seed", seed)
     if task is not None:
@@ -112,20 +112,24 @@ def check_parameters(parameters: dict[str, Any], seed: int, task: str | None) ->
 
 
 def write_config(file: Path, config: dict[str, Any]) -> None:
-    """The options as TOML, those of None left out but where it says something; JSON's strings, numbers, truths and lists are TOML's."""
-    told = {name: NONE if value is None and name in MAY_BE_NONE else value for name, value in config.items()}
-    lines = [f"{name} = {_toml(value)}" for name, value in told.items() if value is not None]
+    """Write the options as TOML.
+
+    None is left out unless it is a valid value of the option. Strings, numbers, booleans and lists are the same in JSON
+    and TOML.
+    """
+    written = {name: NONE if value is None and name in MAY_BE_NONE else value for name, value in config.items()}
+    lines = [f"{name} = {_toml(value)}" for name, value in written.items() if value is not None]
     write_atomically(file, ("\n".join(lines) + "\n").encode())
 
 
 def _toml(value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
-        return str(value)  # inf, -inf, nan: where TOML and JSON differ
+        return str(value)  # inf, -inf and nan are written differently in TOML and JSON
     return json.dumps(value, ensure_ascii=False)
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value of a TOML file can be of a type; types that TOML does not have fit nothing but themselves."""
+    """Whether a value from a TOML file is valid for an annotated type."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return _fits(value, inner[0])
@@ -139,11 +143,11 @@ def _fits(value: Any, kind: Any) -> bool:
         return type(value) in (int, float)
     if kind is Path:
         return isinstance(value, str)
-    return kind is Any or type(value) is kind  # True is no number
+    return kind is Any or type(value) is kind  # not isinstance: True is an int
 
 
 def _words(kind: Any) -> str:
-    """A type in words."""
+    """An annotated type in words, for error messages."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return _words(inner[0])

@@ -1,4 +1,4 @@
-"""The type that holds what tells the values of a column apart."""
+"""Choose float32 or float64 for the values of a table."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import torch
 from .errors import WrongUseError
 
 Precision = Literal["auto", "float32", "float64"]
-DIGITS = 1000  # float32 must tell this many values within a standard deviation apart
+DIGITS = 1000  # smallest number of float32 values per standard deviation of a column that is precise enough
 
 
 def values_dtype(precision: str, frame: polars.DataFrame) -> torch.dtype:
-    """float32 or float64 for the values of these columns; "auto" is float64 where float32 would round away what they vary by.
+    """The dtype for the values of these columns; "auto" is float64 if float32 would round away their variation.
 
-    Twice the memory is a small price for a channel such as 1e12, 1e12 + 9, 1e12 + 4000, which is 1e12 throughout in float32. Values
-    become float32 once they are scaled, in any case.
+    An example is a channel with the values 1e12, 1e12 + 9 and 1e12 + 4000, which are all equal in float32. Once scaled,
+    values are float32 in any case.
     """
     if precision not in get_args(Precision):
         raise WrongUseError(f"--dtype {precision} is not one of {', '.join(get_args(Precision))}.")
@@ -29,11 +29,11 @@ def values_dtype(precision: str, frame: polars.DataFrame) -> torch.dtype:
 
 
 def _is_coarse(column: polars.Series) -> bool:
-    """Whether float32 rounds away what a column varies by, or cannot hold it."""
+    """Whether float32 is too coarse for a column, or overflows."""
     spread, size = column.std(ddof=0), column.abs().max()
     if not isinstance(spread, float) or not isinstance(size, float):  # never observed
         return False
     if size > float(np.finfo(np.float32).max):
         return True
-    varies = spread > 4 * np.spacing(size)  # more than rounding does
+    varies = spread > 4 * np.spacing(size)  # by more than rounding errors in float64
     return bool(varies and spread < DIGITS * np.spacing(np.float32(size)))

@@ -20,23 +20,23 @@ def predict(
     spreadsheet_safe: bool = False,
     debug: bool = False,
 ) -> None:
-    """Predict with a model that `neuralcde fit`, or `save` in Python, wrote.
+    """Predict with a saved model, written by `neuralcde fit` or by `save` in Python.
 
     Parameters
     ----------
     folder
-        The model's folder.
+        Folder of the model.
     table
-        A table like the one it was trained on.
+        Table with the same columns as the training table; the label is not needed.
     out
         CSV, Parquet or Arrow file for the predictions; by default CSV on standard output.
     duplicates
-        What to do with rows of one series at one time; by default as in the training.
+        What to do with several rows of a series at the same time; by default as in training.
     spreadsheet_safe
-        Write an apostrophe before text that a spreadsheet would run as a formula: =, +, - or @ at its start. Without it ids and
-        classes are written as they are, so that they can be joined with the table.
+        Write an apostrophe before text that a spreadsheet would run as a formula: text that starts with =, +, - or @.
+        By default ids and classes are written unchanged, so that they can be joined with the table.
     debug
-        Show where an error happened.
+        Show the traceback of an error.
     """
     from ..estimators import load  # here, so that --help does not wait for torch
     from ..solve import SolveError

@@ -1,4 +1,4 @@
-"""Predictions as a table."""
+"""Tables of predictions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .errors import WrongUseError
 def prediction_table(
     estimator: PathEstimator, series: IrregularSeries, outputs: Tensor, id_column: str, label: str, truth: Any = None
 ) -> polars.DataFrame:
-    """Predictions keyed by id, or by id and time where there is one a row."""
+    """Table of predictions with one row per id, or one per id and time if the estimator predicts per row."""
     columns: dict[str, Any] = {id_column: series.ids.tolist()}
     if estimator.per_row:
         columns = dict(series.to_long("polars").select(id_column, series.format.time).to_dict())
@@ -29,8 +29,8 @@ def prediction_table(
 
 
 def without_formulas(frame: polars.DataFrame) -> polars.DataFrame:
-    """The table with an apostrophe before names and text that a spreadsheet would run as a formula, such as =1+1."""
-    formula = r"^\s*[=+\-@\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}]|^[\t\r\n]"  # also as wide as a Chinese character
+    """Put an apostrophe before column names and text that a spreadsheet would run as a formula, such as =1+1."""
+    formula = r"^\s*[=+\-@\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}]|^[\t\r\n]"  # also the full-width forms
     text = polars.selectors.string()
     frame = frame.with_columns(polars.when(text.str.contains(formula)).then("'" + text).otherwise(text).name.keep())
     names = polars.Series(frame.columns)
@@ -38,9 +38,9 @@ def without_formulas(frame: polars.DataFrame) -> polars.DataFrame:
 
 
 def check_names(task: Task, id_column: str, time: str, label: str) -> None:
-    """Refuse a table in which a column of the predictions would have the name of another one."""
+    """Refuse names of the id, time or label column that clash with a column of the prediction table."""
     empty = torch.zeros(0, task.outputs)
-    own = task.prediction_columns(empty, "").keys() - {""}  # such as the probabilities
+    own = task.prediction_columns(empty, "").keys() - {""}  # e.g. of the probabilities
     taken = {*task.prediction_columns(empty, label), f"true_{label}"}
     for option, name, others in (("id", id_column, taken), ("time", time, taken), ("label", label, own)):
         if name in others:

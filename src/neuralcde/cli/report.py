@@ -1,4 +1,4 @@
-"""`neuralcde report`: one page about a run."""
+"""`neuralcde report`: write an HTML report about a run."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from .errors import WrongUseError, report_errors
 
 @report_errors
 def report(folder: Path, *, debug: bool = False) -> None:
-    """Write report.html into a folder that `neuralcde fit` wrote: the data, the learning, the test, three examples, the cost.
+    """Write report.html into the folder of a run of `neuralcde fit`.
+
+    The report describes the data, the learning curves, the test results, three example series and the cost.
 
     Parameters
     ----------
     folder
-        The model's folder.
+        Folder of the model.
     debug
-        Show where an error happened.
+        Show the traceback of an error.
     """
     from ..report.page import write_page  # here, so that --help does not wait for torch
     from ..report.run import read_run
@@ -28,6 +30,6 @@ def report(folder: Path, *, debug: bool = False) -> None:
         raise WrongUseError(str(reason)) from reason
     try:
         page = write_page(run, folder / "report.html")
-    except (SolveError, ValueError) as reason:  # the model has no outputs for its own examples
+    except (SolveError, ValueError) as reason:  # the model gives no finite outputs for its examples
         raise WrongUseError(f"{folder} cannot be reported: {reason}") from reason
     print(f"report: {page}")

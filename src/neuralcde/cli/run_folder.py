@@ -1,4 +1,4 @@
-"""The folder of a run: one run at a time writes to it, and an error says what is in it afterwards."""
+"""Exclusive access to the output folder of a run, and error notes that say what was written to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .errors import WrongUseError
 
 @contextlib.contextmanager
 def run_folder(out: Path, *, resume: bool) -> Iterator[None]:
-    """Have the folder to this run; Ctrl-C and failing disks get a note of what was written before they struck."""
+    """Lock the folder for this run. After Ctrl-C or a disk error, a note on the exception says what was written."""
     if out.exists() and not out.is_dir():
         raise WrongUseError(f"--out {out} is a file; name a folder.")
     with contextlib.ExitStack() as stack:
@@ -31,7 +31,8 @@ def run_folder(out: Path, *, resume: bool) -> Iterator[None]:
                 reason.add_note(f"The model is written: {out}.")
             elif _stamp(checkpoint) != before[1] or (resume and checkpoint.exists()):
                 reason.add_note(
-                    "No model was written. The training is kept: the same command with --resume goes on after its last epoch."
+                    "No model was written. The checkpoint is kept: the same command with --resume continues after its "
+                    "last epoch."
                 )
             elif isinstance(reason, KeyboardInterrupt):
                 reason.add_note("Nothing was written.")
@@ -39,7 +40,7 @@ def run_folder(out: Path, *, resume: bool) -> Iterator[None]:
 
 
 def _stamp(file: Path) -> tuple[int, int] | None:
-    """What changes when a file is replaced."""
+    """Inode and modification time of a file, which change when it is replaced."""
     try:
         status = file.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Tables of the command line: CSV, Parquet, Arrow."""
+"""Read and write tables as CSV, Parquet or Arrow files."""
 
 from __future__ import annotations
 
@@ -16,43 +16,44 @@ from .errors import WrongUseError
 from .file_contents import STREAM, check_contents
 from .written_numbers import MISSING, read_numbers, without_missing
 
-MOST_CLASSES = 20  # a label with more different numbers is a quantity
+MOST_CLASSES = 20  # a label with more distinct numbers is a regression target
 ENDINGS = (".csv", ".parquet", ".arrow", ".feather")
 
 
 class Table(NamedTuple):
-    """A table, and what is wrong with those columns of numbers that cannot be read: they are text in the table."""
+    """A table, and for each numeric column that cannot be parsed the reason. Such columns are text in the table."""
 
     frame: polars.DataFrame
     unreadable: dict[str, str]
 
 
 def read_table(file: Path, *, text: Sequence[str] = (), codes: Sequence[str] = ()) -> polars.DataFrame:
-    """The table in a file; columns of numbers that cannot be read are text."""
+    """Read a table from a file; numeric columns that cannot be parsed are text."""
     return read_columns(file, text=text, codes=codes).frame
 
 
 def read_columns(
     file: Path, *, text: Sequence[str] = (), codes: Sequence[str] = (), categories: Sequence[str] = ()
 ) -> Table:
-    """A table from a file, by its ending. The path is a path: `*` and `[1]` in it mean themselves.
+    """Read a table from a file, in the format of its extension. `*` and `[1]` in the path are not expanded.
 
     Parameters
     ----------
     file
         CSV, Parquet or Arrow.
     text
-        Columns that are not numbers, so that 007 stays what it is.
+        Columns to read as text, so that 007 is not read as 7.
     codes
-        Columns that a CSV has as text where there are few values and some start with 0, as 01 does.
+        Columns to read as text from a CSV file if they have few values and some have a leading zero, as in 01.
     categories
-        Columns that are text where a Parquet or Arrow file says so, like `codes`, though they look like numbers.
+        Columns, in addition to `codes`, that stay text if they are text in a Parquet or Arrow file, even if they look
+        like numbers.
     """
     ending = _ending(file)
     if not file.exists():
         raise WrongUseError(f"{file} does not exist.")
     try:
-        # polars would expand patterns, ~ and addresses in a path, and what it maps may change while it reads
+        # polars would expand patterns, ~ and URLs in a path, and a memory-mapped file may change while it is read
         content = file.read_bytes()
     except OSError as reason:
         raise WrongUseError(f"{file} cannot be read: {reason.strerror}.") from reason
@@ -70,7 +71,10 @@ def read_columns(
 def _with_numbers(
     frame: polars.DataFrame, text: Collection[str], *, declared: Collection[str] = (), decimal: str = "."
 ) -> Table:
-    """The table with numbers in place of text that is numbers; `text` stays as it is, what is `declared` text may miss values."""
+    """Parse the columns of text that hold numbers.
+
+    Columns in `text` are unchanged. Columns in `declared` stay text, with nulls for missing values.
+    """
     unreadable = {}
     for column in frame.iter_columns():
         if column.dtype == polars.String and column.name not in text:
@@ -98,7 +102,7 @@ def _damaged(file: Path, reason: BaseException) -> WrongUseError:
 
 
 def _read_csv(text: CsvText, file: Path, words: Sequence[str], codes: Sequence[str]) -> Table:
-    """Types by the first rows; where later ones do not fit, by all of them. Blank lines are no rows."""
+    """Parse CSV text; types are inferred from the first rows, or from all if that fails. Blank lines are skipped."""
     options: dict[str, Any] = {
         "separator": text.separator,
         "decimal_comma": text.decimal_comma,
@@ -117,7 +121,8 @@ def _read_csv(text: CsvText, file: Path, words: Sequence[str], codes: Sequence[s
     frame = frame.filter(~polars.all_horizontal(polars.all().is_null()))
     if any(frame[name].count() for name in text.unnamed):
         warnings.warn(
-            f"{file}: columns without a name are left out, {len(text.unnamed)} of {frame.width}; name them in the first line to use them.",
+            f"{file}: columns without a name are left out, {len(text.unnamed)} of {frame.width}; name them in the "
+            "first line to use them.",
             stacklevel=2,
         )
     return Table(frame.drop(text.unnamed), unreadable)
@@ -134,7 +139,7 @@ def _columns_of(text: CsvText, file: Path, **options: Any) -> polars.DataFrame:
 def _with_codes(
     frame: polars.DataFrame, text: CsvText, file: Path, names: Sequence[str], options: dict[str, Any]
 ) -> polars.DataFrame:
-    """The table with those of the columns as text that hold a few whole numbers, some of them written 01."""
+    """Make columns of codes text: those with few distinct integers, some of which are written with a leading zero."""
     found = [frame[name] for name in names if name in frame.columns]
     whole = [column.name for column in found if column.dtype.is_integer() and column.n_unique() <= MOST_CLASSES]
     if not whole:
@@ -145,7 +150,7 @@ def _with_codes(
 
 
 def _warn_of_day_or_month(frame: polars.DataFrame, text: CsvText, file: Path, options: dict[str, Any]) -> None:
-    """Say how dates were read that make sense with the day or with the month first, where no day beyond the 12th tells."""
+    """Warn how dates were read if no day is above 12, so that day and month could be exchanged."""
     unclear = [c.name for c in frame.select(polars.selectors.temporal()).iter_columns() if _days_up_to_12(c)]
     if not unclear:
         return
@@ -154,8 +159,8 @@ def _warn_of_day_or_month(frame: polars.DataFrame, text: CsvText, file: Path, op
         example = next(iter(column.drop_nulls()), "")
         if re.match(r"\d{1,2}\D", example):
             warnings.warn(
-                f"{file}: dates such as {example} in column {column.name!r} are read with the day first. If the month is first, write "
-                "them as 2024-12-31.",
+                f"{file}: dates such as {example} in column {column.name!r} are read with the day first. If the month "
+                "is first, write them as 2024-12-31.",
                 stacklevel=2,
             )
 
@@ -165,7 +170,7 @@ def _days_up_to_12(column: polars.Series) -> bool:
 
 
 def write_table(frame: polars.DataFrame, file: Path) -> None:
-    """A table into a file, by its ending; whole or not at all."""
+    """Write a table to a file atomically, in the format of its extension."""
     ending = _ending(file)
     part = file.with_name(f".{file.name}.part")
     try:
@@ -189,7 +194,7 @@ def _ending(file: Path) -> str:
 
 
 def need_columns(frame: polars.DataFrame, file: Path, **names: str | None) -> None:
-    """Columns that options name must be there."""
+    """Refuse options that name a column which the table does not have."""
     for option, name in names.items():
         if name is not None and name not in frame.columns:
             raise WrongUseError(

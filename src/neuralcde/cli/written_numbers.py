@@ -1,4 +1,4 @@
-"""Numbers as people write them: blanks around them, thousands separators, a decimal comma, a percent sign."""
+"""Parse numbers with surrounding blanks, thousands separators, a decimal comma or a percent sign."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ MISSING = (
     "#N/A N/A",
     *["NA", "N/A", "n/a", "<NA>", "#N/A", "#NA", "NaN", "nan", "-NaN", "-nan", "NaT", "null", "NULL"],
 )
-NONE = ("None", "none", "NONE")  # missing among numbers; among text it may be a word, as in none, mild, severe
+NONE = ("None", "none", "NONE")  # missing in a column of numbers; perhaps a category in a column of text
 SAME = dict(zip("\u00a0\u2009\u202f\u2019\u2212", "   '-", strict=True))  # typographic blanks, apostrophe, minus
 PERCENT = r"\s*%$"
 
 
 class Reading(NamedTuple):
-    """A way to read digits with marks among them; digits without any are read alike in all of them."""
+    """A number format: its decimal mark and its thousands separator."""
 
     decimal: str
     group: str
 
     @property
     def pattern(self) -> str:
-        """What a number looks like: in groups of three, or as in 12,34,567, or ungrouped."""
+        """Regular expression of a number: ungrouped, in groups of three digits, or grouped as in 12,34,567."""
         d, g = re.escape(self.decimal), re.escape(self.group)
         whole = rf"[0-9]+|[1-9][0-9]{{0,2}}(?:{g}[0-9]{{3}})+|[1-9][0-9]?(?:{g}[0-9]{{2}})+{g}[0-9]{{3}}"
         return _number(whole, d)
 
     def parse(self, cells: polars.Series) -> polars.Series:
-        """The numbers of cells that match; whole ones as integers."""
+        """Parse cells that match the pattern, as integers if all of them are."""
         return _parse(cells.str.replace_all(self.group, "", literal=True), self.decimal)
 
 
@@ -47,7 +47,7 @@ ANY = "|".join(reading.pattern for reading in READINGS)
 
 
 def decimal_marks(cells: Iterable[str]) -> set[str]:
-    """The decimal marks of those cells that have one reading only; 1,234 has two."""
+    """The decimal marks of the cells that can be read in one way only; 1,234 can be read in two."""
     found: set[str] = set()
     for cell in set(cells):
         if "," in cell or "." in cell:
@@ -57,7 +57,7 @@ def decimal_marks(cells: Iterable[str]) -> set[str]:
 
 
 def without_missing(column: polars.Series) -> polars.Series:
-    """A column of text with nulls where cells say NA, or nothing, between blanks."""
+    """A column of text with nulls in place of empty cells and markers such as NA."""
     return _without(column, column.str.strip_chars(), MISSING)
 
 
@@ -66,7 +66,7 @@ def _without(column: polars.Series, stripped: polars.Series, words: tuple[str, .
 
 
 def numeric_cells(column: polars.Series) -> tuple[polars.Series, polars.Series]:
-    """The cells of a column of text in plain characters, without those that are missing, and which of them are numbers."""
+    """The cells of a column of text that are not missing, in plain characters, and a mask of those that are numbers."""
     cells = _plain_characters(column).drop_nulls()
     return cells, cells.str.replace(PERCENT, "").str.contains(ANY)
 
@@ -78,9 +78,14 @@ def _plain_characters(column: polars.Series) -> polars.Series:
 
 
 def read_numbers(column: polars.Series, decimal: str = ".") -> polars.Series | str | None:
-    """The numbers of a column of text; or what keeps them from being read; or None where it is text.
+    """Parse a column of text as numbers.
 
-    `decimal` is the decimal mark of the file. 3% is 3: the number as it is written.
+    `decimal` is the decimal mark of the file. A percent sign is dropped: 3% is read as 3.
+
+    Returns
+    -------
+    polars.Series, str or None
+        The numbers; the reason, if the cells are numbers but cannot be parsed; None if the cells are not numbers.
     """
     cells, numbers = numeric_cells(column)
     if not numbers.all() or not column.count():
@@ -119,11 +124,11 @@ def _parse(cells: polars.Series, decimal: str) -> polars.Series:
 
 
 def _of_different_readings(cells: polars.Series) -> list[str]:
-    """Cells that do not share a reading: the first one, and others that it does not fit."""
+    """Up to three example cells that no single number format fits together."""
     different: dict[tuple[bool, ...], str] = {}
     for cell in islice(cells.unique(maintain_order=True), 10_000):
         fits = tuple(re.match(reading.pattern, cell) is not None for reading in READINGS)
-        if not all(fits):  # digits alone fit all
+        if not all(fits):  # plain digits fit every format
             different.setdefault(fits, cell)
     return list(different.values())[:3]
 
