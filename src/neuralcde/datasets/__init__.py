@@ -1,4 +1,4 @@
-"""Made-up data for demos and experiments, generated from a seed."""
+"""Synthetic data sets for demos and experiments, generated from a seed."""
 
 from .icu_table import LABS as LABS
 from .icu_table import VITALS as VITALS

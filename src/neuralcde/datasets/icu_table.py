@@ -1,4 +1,4 @@
-"""A made-up long table of intensive care stays: irregular, partially observed, an outcome that depends on timing."""
+"""A synthetic long table of intensive care stays with irregular times and missing values."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def icu_table(stays: int, seed: int, *, first: int = 0) -> polars.DataFrame:
         hours = rng.uniform(18, 48)
         pulse_up, pressure_down = rng.uniform(0.15, 0.75, 2) * hours
         age, level = rng.normal(62, 14), rng.normal()
-        delay = np.tanh((pressure_down - pulse_up) / 4)  # positive: the pressure falls after the pulse rises
+        delay = np.tanh((pressure_down - pulse_up) / 4)  # positive if the pressure falls after the pulse rises
         asked = rng.gamma(2.0, 0.5)
         odds = 4.5 * delay + 0.8 * level + 0.9 * (asked - 1) + 0.03 * (age - 62) - 1.2
         died = rng.random() < 1 / (1 + np.exp(-odds))
@@ -83,7 +83,7 @@ def icu_table(stays: int, seed: int, *, first: int = 0) -> polars.DataFrame:
 
 
 def _episode(times: Array, start: float) -> Array:
-    """A rise within about an hour, and a fall within about four."""
+    """An episode that rises within about an hour before `start` and decays within a few hours after it."""
     since = times - start
     episode: Array = np.where(since < 0, np.exp(since / 0.7), np.exp(-since / 3.0))
     return episode

@@ -1,4 +1,4 @@
-"""Drawings as SVG, and numbers in words. A leaf: tasks and the report draw with it."""
+"""SVG figures, and numbers formatted as text. Used by the tasks and by the report."""
 
 from .drawing import COLOURS as COLOURS
 from .drawing import DARK as DARK

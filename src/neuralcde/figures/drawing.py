@@ -1,4 +1,7 @@
-"""Figures as inline SVG: one look for all, text stays text, and users' names are escaped."""
+"""Matplotlib figures as inline SVG, in a common style.
+
+Text stays text in the SVG, and names that come from the user are escaped.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,9 @@ from typing import Any
 from markupsafe import Markup
 
 LINE, DOTS, DARK, GREY = "#1f6f8b", "#d1495b", "#22333b", "#8a9499"
-COLOURS = (LINE, "#e08e1b", "#6a8d3f", "#7a5c9e", DOTS, DARK)  # of several lines in one figure
+COLOURS = (LINE, "#e08e1b", "#6a8d3f", "#7a5c9e", DOTS, DARK)  # of the lines in a figure, in this order
 DASHED: dict[str, Any] = {"color": GREY, "linewidth": 1.0, "linestyle": (0, (4, 3))}
-WIDTH, HEIGHT = 3.9, 2.9  # inches: three beside each other on a desk, one on a phone
+WIDTH, HEIGHT = 3.9, 2.9  # inches; three figures fit side by side on a desktop screen
 LOOK: dict[Any, Any] = {
     "axes.axisbelow": True,
     "axes.edgecolor": GREY,
@@ -48,18 +51,18 @@ LOOK: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure of the page.
+    """A figure of the report.
 
     Parameters
     ----------
     title
-        What it shows.
+        Title of the figure.
     see
-        What a person should see in it, in a sentence.
+        Caption: how to read the figure.
     svg
-        The picture.
+        The figure as an SVG element.
     wide
-        Whether it needs the width of the page; on a phone it then scrolls in its own box.
+        Whether the figure needs the full width of the page. On a narrow screen it scrolls horizontally.
     """
 
     title: str
@@ -70,7 +73,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the page.
+    """A table of the report.
 
     Parameters
     ----------
@@ -79,7 +82,7 @@ class Table:
     rows
         Cells as text.
     see
-        What the table shows, in a sentence.
+        Caption: what the table shows.
     """
 
     header: tuple[str, ...]
@@ -96,12 +99,12 @@ def draw(
     size: tuple[float, float] = (WIDTH, HEIGHT),
     wide: bool = False,
 ) -> Drawing:
-    """A drawing of what `paint` does to the axes; to a list of them, one below the other, where there are several `rows`."""
+    """Make a figure: `paint` draws on its axes, or on a list of axes from top to bottom if `rows` is above 1."""
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(LOOK), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # the reader's fonts draw the text, whatever its script
+        warnings.filterwarnings("ignore", message="Glyph")  # the browser's fonts draw the text
         figure = Figure(figsize=size, layout="constrained")
         axes = figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0]
         paint(axes[0] if rows == 1 else list(axes))
@@ -112,13 +115,17 @@ def draw(
 
 
 def inline_svg(text: str, *, label: str) -> Markup:
-    """SVG as a part of HTML: without what only a file needs, with ids of its own and a label that is read aloud."""
+    """Convert an SVG file to an element of an HTML page.
+
+    Comments, metadata and styles are removed. Ids get a prefix that is unique on the page. The label is for screen
+    readers.
+    """
     own = hashlib.sha256(f"{label}{text}".encode()).hexdigest()[:8]
     width, height = re.findall(r'viewBox="0 0 (\S+) (\S+)"', text)[0]
     body = text[text.index(">", text.index("<svg")) + 1 :]
     body = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>", "", body, flags=re.DOTALL)
 
-    def mend(tag: re.Match[str]) -> str:  # text is escaped, so that no name of a user's can be a tag
+    def mend(tag: re.Match[str]) -> str:  # matplotlib escapes text, so only real tags match
         found = re.sub(r"font-family:[^;\"]*;?|transform=\"rotate\(-0 [^\"]*\"", "", tag[0])
         found = re.sub(r'(<g\b[^>]*?) id="[^"]*"', r"\1", found).replace("xlink:href", "href")
         found = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{own}-", found)

@@ -1,4 +1,4 @@
-"""Numbers and names as people read them."""
+"""Format numbers and names for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def number(value: Any, digits: int = 3) -> str:
-    """A number with so many significant digits, without an exponent where it is not needed; a dash for none."""
+    """Format a number with `digits` significant digits; integers in full, and "-" for None, NaN and infinity."""
     if value is None or not math.isfinite(value):
         return "-"
     if value == int(value) and abs(value) < 1e15:
@@ -18,12 +18,12 @@ def number(value: Any, digits: int = 3) -> str:
 
 
 def score(value: float) -> str:
-    """A metric: three decimals where it is of the size of one."""
+    """Format a metric: three decimals if its absolute value is below 10, four significant digits otherwise."""
     return f"{value:.3f}" if math.isfinite(value) and abs(value) < 10 else number(value, 4)
 
 
 def percent(share: float) -> str:
-    """A share; little is not nothing, and much is not all."""
+    """Format a fraction as a percentage. Small fractions are not rounded to 0 %, nor large ones to 100 %."""
     if 0 < share < 0.001:
         return "< 0.1 %"
     if 0.999 < share < 1:
@@ -32,13 +32,13 @@ def percent(share: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds, or minutes, or hours."""
+    """Format a duration in seconds, minutes or hours."""
     if seconds < 100:
         return f"{seconds:.3g} s"
     return f"{seconds / 60:.3g} min" if seconds < 6000 else f"{seconds / 3600:.3g} h"
 
 
 def short(name: object, limit: int = 28) -> str:
-    """A name that fits."""
+    """Shorten a name to at most `limit` characters."""
     text = " ".join(str(name).split())
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,4 +1,4 @@
-"""Numbers and pictures for people."""
+"""HTML reports about runs, and plots of control paths."""
 
 from .page import write_report as write_report
 from .paths import draw_paths as draw_paths

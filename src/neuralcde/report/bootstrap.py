@@ -1,4 +1,4 @@
-"""Confidence intervals of test metrics by bootstrap over series."""
+"""Bootstrap confidence intervals of test metrics, with series as the unit of resampling."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SEED = 0
 
 
 def resamples(targets: int) -> int:
-    """Number of resamples: a thousand, and fewer for very many targets, where a thousand would take long."""
+    """Number of bootstrap resamples: 1000, or fewer (at least 200) if there are so many targets that it takes long."""
     return int(np.clip(50_000_000 // max(targets, 1), 200, 1000))
 
 
@@ -26,15 +26,17 @@ def intervals(
 ) -> dict[str, tuple[float, float]]:
     """Percentile intervals at `LEVEL` of each metric over bootstrap resamples of the test series.
 
-    A resample draws as many series as there are, with replacement. It is represented by weights, how often each series was
-    drawn. Resamples for which a metric is undefined (a single class) are ignored.
+    A resample draws as many series as there are, with replacement. It is represented by weights: the number of times
+    each series was drawn. Resamples for which a metric is undefined (a single class) are ignored.
 
     Parameters
     ----------
-    task, outputs, targets
-        Of the test series.
+    task
+        The task that defines the metrics.
+    outputs, targets
+        Raw outputs and encoded targets of the test series.
     counts
-        Number of targets per series, where it is not one: a series is drawn with all its targets.
+        Number of targets per series; None if each series has one. A series is drawn together with all its targets.
     """
     generator = np.random.default_rng(SEED)
     series = len(targets) if counts is None else len(counts)

@@ -1,4 +1,4 @@
-"""Times as a figure shows them: the user's numbers, or for dates and durations the unit that fits."""
+"""Time axes of figures: the numbers of the table, or a suitable unit for dates and durations."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from ..series.table_format import TableFormat
 
 UNITS = (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
-FAR = 50.0  # a clock that starts so many spans away from zero is read from its start
+FAR = 50.0  # times are shown relative to the start if they are this many times the duration away from zero
 
 
 @dataclass(frozen=True)
 class Clock:
-    """From times of a series to numbers on an axis: shift, then multiply.
+    """Conversion from the times of a series to the numbers on an axis: (time - start) * factor.
 
     Parameters
     ----------
     start
-        What is shown as zero.
+        Time at which the axis is zero.
     factor
-        Numbers on the axis for a unit of the user's.
+        Number of axis units per unit of the table's times.
     unit
-        What is counted.
+        Name of the axis unit.
     since
-        The start as the user would write it; empty where the axis shows the user's own numbers.
+        The start in the format of the table; empty if the axis shows the times of the table unchanged.
     """
 
     start: float
@@ -33,12 +33,12 @@ class Clock:
 
     @property
     def label(self) -> str:
-        """Of the axis."""
+        """Label of the axis."""
         return f"{self.unit} since start" if self.since else self.unit
 
 
 def clock_of(format: TableFormat, first: float, last: float) -> Clock:
-    """The clock of a series that lasts from `first` to `last`."""
+    """The time axis for a series observed from `first` to `last`."""
     span = last - first
     if format.kind == "number":
         if abs(first) <= FAR * span or span == 0:
@@ -50,7 +50,13 @@ def clock_of(format: TableFormat, first: float, last: float) -> Clock:
 
 
 def unit_of(format: TableFormat, span: float) -> tuple[float, str]:
-    """The unit in which a time of this length is a handful or more: how many of it are one of the user's, and its name."""
+    """Choose the largest unit in which a span is at least 3.
+
+    Returns
+    -------
+    factor, name
+        Number of these units per unit of the table's times, and the name of the unit.
+    """
     if format.kind == "number":
         return 1.0, format.time
     second = format.microseconds / 1e6

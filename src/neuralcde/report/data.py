@@ -1,4 +1,4 @@
-"""Figures of the data: how long the series are, and how far apart their rows."""
+"""Figures and facts about the data: lengths of the series, and time between rows."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from .clock import unit_of
 
 
 def data_figures(summary: dict[str, Any], format: TableFormat) -> list[Drawing]:
-    """Lengths and gaps as histograms, where they are not all the same."""
+    """Histograms of the lengths and of the gaps between rows; none for constant ones."""
     lengths, gaps = summary["lengths"], summary["gaps"]
     drawings = []
     if differ(lengths):
         low, middle, high = (number(lengths["quantiles"][k]) for k in (1, 3, 5))
-        see = f"Half of the series have {middle} rows or fewer, nine in ten between {low} and {high}."
+        see = f"Half of the series have {middle} rows or fewer, and 90 % have between {low} and {high}."
         drawings.append(histogram("Length of the series", see, lengths, xlabel="rows", ylabel="series"))
     if gaps and differ(gaps):
         factor, unit = unit_of(format, gaps["quantiles"][3])
         low, middle, high = (number(gaps["quantiles"][k] * factor) for k in (1, 3, 5))
         see = (
-            f"Rows are not evenly spaced: half of the gaps are {middle} or less, nine in ten between {low} and {high} "
+            f"Rows are not evenly spaced: half of the gaps are {middle} or less, and 90 % are between {low} and {high} "
             f"({unit})."
         )
         drawings.append(histogram("Time between rows", see, gaps, xlabel=f"gap ({unit})", ylabel="gaps", factor=factor))
@@ -31,13 +31,13 @@ def data_figures(summary: dict[str, Any], format: TableFormat) -> list[Drawing]:
 
 
 def data_facts(summary: dict[str, Any], format: TableFormat) -> dict[str, str]:
-    """Lengths and gaps in words."""
+    """Ranges of the lengths and of the gaps between rows, as text."""
 
     def between(found: dict[str, Any], factor: float, unit: str) -> str:
         low, high = (number(found["quantiles"][k] * factor) for k in (0, -1))
         return f"{low} to {high} {unit}" if differ(found) else f"always {low} {unit}"
 
-    facts = {"rows of a series": between(summary["lengths"], 1.0, "")}
+    facts = {"rows per series": between(summary["lengths"], 1.0, "")}
     if summary["gaps"]:
         factor, unit = unit_of(format, summary["gaps"]["quantiles"][3])
         facts["time between rows"] = between(summary["gaps"], factor, f"({unit})")
@@ -45,13 +45,13 @@ def data_facts(summary: dict[str, Any], format: TableFormat) -> dict[str, str]:
 
 
 def differ(found: dict[str, Any]) -> bool:
-    """Whether not all numbers are the same, but for rounding."""
+    """Whether the numbers differ by more than rounding errors."""
     low, high = found["quantiles"][0], found["quantiles"][-1]
     return bool(high - low > 1e-6 * abs(high))
 
 
 def histogram(title: str, see: str, found: dict[str, Any], *, xlabel: str, ylabel: str, factor: float = 1.0) -> Drawing:
-    """What `distribution` counted."""
+    """Histogram of a `distribution`."""
 
     def paint(axes: Any) -> None:
         axes.stairs(found["counts"], np.asarray(found["edges"]) * factor, fill=True, color=LINE, alpha=0.85)

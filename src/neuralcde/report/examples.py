@@ -1,4 +1,4 @@
-"""Three test series: the observations, the path X that the model sees, and its predictions over time."""
+"""Figures of example test series: observations, the path X that the model sees, and the prediction over time."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .clock import Clock, clock_of
 from .run import Run
 
 Array = NDArray[Any]
-CHANNELS = 4  # most channels that are drawn
-DENSE = 400  # points of a path, besides its knots
-DRAWN = 400  # most observations per channel, and most times of a prediction
+CHANNELS = 4  # maximum number of channels in a figure
+DENSE = 400  # number of evaluation points per path, in addition to its knots
+DRAWN = 400  # maximum number of observations per channel, and of predictions, in a figure
 BELOW: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, -0.42), "ncols": 2, "handlelength": 1.2}
 
 
 def example_figures(run: Run) -> list[Drawing]:
-    """A figure for each example."""
+    """One figure per example series."""
     chosen = telling_channels(run)
     return [
         _figure(run, run.examples[[k]], position, role, chosen)
@@ -34,7 +34,7 @@ def example_figures(run: Run) -> list[Drawing]:
 
 
 def telling_channels(run: Run) -> list[int]:
-    """The channels without which the outputs for the examples would differ the most, in the order of the table."""
+    """Positions of the channels whose removal changes the outputs for the examples the most, in table order."""
     examples, estimator = run.examples, run.estimator
     there = [k for k in range(examples.channels) if bool(examples.observed[:, k].any())]
     if len(there) <= CHANNELS:
@@ -63,7 +63,7 @@ def _figure(run: Run, series: IrregularSeries, position: int, role: Role, channe
             axes.plot(_shown(times, clock)[rows], observed[rows, k], "o", color=DOTS, markersize=3.2)
             axes.set_title(short(series.channel_names[k], 44))
             axes.yaxis.get_major_locator().set_params(nbins=4)
-            if np.ptp(path[:, k]) < 1e-4 * scales[k]:  # constant but for rounding
+            if np.ptp(path[:, k]) < 1e-4 * scales[k]:  # constant up to rounding errors
                 axes.set_ylim(path[0, k] - scales[k], path[0, k] + scales[k])
         _prediction(panels[-1], run, series, position, clock)
         panels[-1].set_xlabel(clock.label)
@@ -76,7 +76,7 @@ def _figure(run: Run, series: IrregularSeries, position: int, role: Role, channe
 
 
 def path_of(run: Run, series: IrregularSeries) -> tuple[Array, Array]:
-    """Times, and the data channels of X in the user's units there; at a knot before and after it."""
+    """Times, and the data channels of X at them in the units of the table; left and right limits at each knot."""
     preparation = run.estimator.preparation_
     prepared = preparation.series(series)
     path = preparation.path(prepared)
@@ -94,7 +94,7 @@ def path_of(run: Run, series: IrregularSeries) -> tuple[Array, Array]:
 
 
 def _prediction(axes: Any, run: Run, series: IrregularSeries, position: int, clock: Clock) -> None:
-    """The last panel: the prediction after each row."""
+    """Draw the last panel: the prediction after each row."""
     times = series.times.numpy()
     rows = _spread(len(times), DRAWN)
     outputs = run.estimator.outputs_at(series, times[rows])[0]
@@ -103,7 +103,7 @@ def _prediction(axes: Any, run: Run, series: IrregularSeries, position: int, clo
     t, several = _shown(times, clock)[rows], len(forecast.curves) > 1
     for place, curve in enumerate(forecast.curves):
         colour, of_truth = (COLOURS[place], COLOURS[place]) if several else (DARK, GREY)
-        # matplotlib leaves names that start with _ out of the legend; a zero-width space before them keeps them in
+        # matplotlib leaves labels that start with _ out of the legend; the zero-width space in front keeps them
         axes.plot(t, curve.values, color=colour, label=f"\u200b{curve.name}", **look)
         if curve.truth is not None and len(curve.truth) == 1:
             axes.axhline(curve.truth[0], **DASHED | {"color": of_truth})
@@ -118,7 +118,7 @@ def _prediction(axes: Any, run: Run, series: IrregularSeries, position: int, clo
 
 
 def _words(run: Run, series: IrregularSeries, position: int, role: Role, clock: Clock) -> tuple[str, str]:
-    """Title and sentence of an example."""
+    """Title and caption of an example's figure."""
     facts = [f"{len(series.times):,} rows, {int(series.observed.sum()):,} values"]
     if clock.since:
         facts.append(f"start {clock.since}")
@@ -129,7 +129,7 @@ def _words(run: Run, series: IrregularSeries, position: int, role: Role, clock: 
 
 
 def _verdict(run: Run, part: slice, role: Role) -> tuple[str, str]:
-    """What an example is an example of, and what was predicted."""
+    """Why the example was chosen, for the title, and its prediction, for the caption."""
     if run.estimator.per_row:
         return GENERAL_VERDICTS[role], "Ranked by its mean loss"
     return run.estimator.task_.verdict(run.outputs[part], run.targets[part], run.names, role)
@@ -146,5 +146,5 @@ def _shown(times: Array, clock: Clock) -> Array:
 
 
 def _spread(size: int, most: int) -> Array:
-    """Positions from the first to the last, at most so many."""
+    """At most `most` evenly spaced positions from 0 to `size` - 1."""
     return np.arange(size) if size <= most else np.unique(np.linspace(0, size - 1, most).round().astype(int))

@@ -1,4 +1,4 @@
-"""Figures of the training: losses, and the metric that chose the epoch."""
+"""Learning curves: training and validation loss, and the validation metric that selects the best epoch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..tasks import metric_title
 
 
 def learning_curves(estimator: PathEstimator) -> list[Drawing]:
-    """The losses over the epochs; and the validation metric, where there was validation."""
+    """The losses per epoch and, if there is a validation set, the validation metric per epoch."""
     history, best = estimator.history_, estimator.best_epoch_
     epochs = [row["epoch"] for row in history]
     validated = bool(history) and "validation_loss" in history[0]
@@ -32,10 +32,10 @@ def learning_curves(estimator: PathEstimator) -> list[Drawing]:
         mark(axes)
 
     see = (
-        "Both fall while the model learns what holds for new series too; where validation rises and training still falls, it "
-        "learns its training series by heart."
+        "Both losses fall while the model learns something that generalises. Where the validation loss rises and the "
+        "training loss still falls, the model overfits."
         if validated
-        else "It falls while the model learns and levels off when it is done; without validation the last epoch is kept."
+        else "The loss falls while the model learns. There is no validation set, so the last epoch is kept."
     )
     drawings = [draw("Loss", see, losses)]
     if validated:

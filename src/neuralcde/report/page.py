@@ -1,4 +1,4 @@
-"""One page about one run."""
+"""The HTML report of a run."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from .examples import example_figures
 from .learning import learning_curves
 from .run import Run, read_run
 
-BARS = 60  # most channels, classes or labels with a line each
+BARS = 60  # maximum number of channels listed
 
 
 def write_report(folder: str | Path) -> Path:
-    """Write `report.html` into the folder of a run: one file with all its figures, that needs no network and no script.
+    """Write `report.html` into the folder of a run: a single file with inline figures, without scripts or downloads.
 
     Parameters
     ----------
     folder
-        Where `neuralcde fit`, or an estimator's `save` and `record_run`, wrote.
+        Folder written by `neuralcde fit`, or by an estimator's `save` and then `record_run`.
 
     Returns
     -------
     Path
-        The page, absolute.
+        Absolute path of the page.
 
     Raises
     ------
     FileNotFoundError, ValueError
-        Where the folder holds no run, or not all of it, or it is damaged.
+        If a file of the run is missing or damaged.
     """
     folder = Path(folder)
     return write_page(read_run(folder), folder / "report.html")
 
 
 def write_page(run: Run, file: Path) -> Path:
-    """The page of a run into a file, whole or not at all."""
+    """Write the page of a run to a file, atomically."""
     write_atomically(file, render(run).encode())
     return file.resolve()
 
 
 def render(run: Run) -> str:
-    """The page as text."""
+    """The page as HTML text."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -80,11 +80,11 @@ def render(run: Run) -> str:
 
 
 def metric_rows(run: Run) -> list[dict[str, Any]]:
-    """Every metric of the test, its interval, and what the task's baseline gets."""
+    """One row per test metric: its value, its confidence interval, and the value of the task's constant baseline."""
     task = run.estimator.task_
     found = task.metrics(run.outputs, run.targets)
     constant = torch.tensor(run.data["baseline"], dtype=torch.float64)
-    guess = task.metrics(constant.expand(*run.outputs.shape), run.targets)
+    baseline = task.metrics(constant.expand(*run.outputs.shape), run.targets)
     reach = intervals(task, run.outputs, run.targets, counts=run.counts)
     return [
         {
@@ -96,30 +96,30 @@ def metric_rows(run: Run) -> list[dict[str, Any]]:
             else f"{'more' if METRICS[name].larger_is_better else 'less'} is better",
             "value": value,
             "interval": reach.get(name),
-            "guess": guess.get(name, math.nan),
+            "baseline": baseline.get(name, math.nan),
         }
         for name, value in found.items()
     ]
 
 
 def target_rows(run: Run) -> list[dict[str, Any]]:
-    """One line per class or label with its counts, or per target with its quantiles."""
+    """One row per class or label with its counts, or per target with its quantiles."""
     found = run.data["targets"]
     return [{"name": name} | {part: found[part][k] for part in found} for k, name in enumerate(run.names)]
 
 
 def test_figures(run: Run) -> list[Drawing]:
-    """The task's figures; none where no target of the test is known."""
+    """The task's figures; none if all test targets are unknown."""
     return [] if bool(run.targets.isnan().all()) else run.estimator.task_.figures(run.evaluation)
 
 
 def test_tables(run: Run) -> list[Table]:
-    """The task's tables; none where no target of the test is known."""
+    """The task's tables; none if all test targets are unknown."""
     return [] if bool(run.targets.isnan().all()) else run.estimator.task_.tables(run.evaluation)
 
 
 def parameter_rows(run: Run) -> list[dict[str, Any]]:
-    """The estimator's parameters, and which of them are not the defaults."""
+    """The estimator's parameters, and whether each differs from its default."""
     defaults = type(run.estimator)().get_params(deep=False)
     return [
         {"name": name, "value": value, "changed": value != defaults[name]}

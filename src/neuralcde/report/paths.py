@@ -1,4 +1,4 @@
-"""Pictures of control paths."""
+"""Plots of control paths."""
 
 from __future__ import annotations
 
@@ -10,25 +10,27 @@ import torch
 
 from ..paths import ControlPath
 
-SHOWN = 1200  # points along a path
+SHOWN = 1200  # number of evaluation points per path
 
 
 def draw_paths(paths: Mapping[str, ControlPath], file: Path, *, series: int = 0) -> Path:
-    """Draw one series under several schemes: a row a scheme, a column a channel, observations as dots.
+    """Plot the paths of one series under several schemes: one row per scheme, one column per channel.
+
+    Observations are drawn as dots.
 
     Parameters
     ----------
     paths
-        Paths of the same series, by the title of their row.
+        Paths of the same series; the keys are the titles of the rows.
     file
-        Where to save; the ending chooses the format.
+        Image file to write; its extension chooses the format.
     series
-        Position of the series to draw.
+        Position of the series to plot.
 
     Returns
     -------
     Path
-        `file`, absolute.
+        Absolute path of `file`.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -45,7 +47,7 @@ def draw_paths(paths: Mapping[str, ControlPath], file: Path, *, series: int = 0)
         dense = torch.linspace(float(times[0]), float(times[-1]), SHOWN, dtype=torch.float64)[1:-1]
         t = torch.cat([dense, times, times])
         curve = torch.cat([path.evaluate(dense), path.evaluate(times, side="left"), path.evaluate(times)], dim=1)
-        order = np.argsort(t.numpy(), kind="stable")  # at a knot: left, then right
+        order = np.argsort(t.numpy(), kind="stable")  # at a knot the left limit comes before the right one
         line = curve[0].detach().cpu().numpy()[order]
         for column, name in enumerate(names):
             axes = grid[row, column]

@@ -1,4 +1,4 @@
-"""What a run leaves behind for its report: a summary of the data, the test outputs, three series to look at."""
+"""Write the files that the report of a run is made from: data summary, test outputs and example series."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from ..system import write_atomically
 from ..tasks import Task
 from .summary import summary_of_series
 
-PARTS = ("times", "values", "offsets", "static")  # of the examples
-RECORDED = ("model.safetensors", "test_outputs.safetensors", "examples.safetensors")  # that belong together
-LONGEST = 5000  # rows of an example, where there are series as short as that
+PARTS = ("times", "values", "offsets", "static")  # tensors in examples.safetensors
+# data.json holds the digests of these files, so that files of different runs are not mixed
+RECORDED = ("model.safetensors", "test_outputs.safetensors", "examples.safetensors")
+LONGEST = 5000  # maximum number of rows of an example, if there are series this short
 
 
 def record_run(
@@ -40,21 +41,21 @@ def record_run(
 ) -> None:
     """Write `data.json`, `test_outputs.safetensors` and `examples.safetensors` beside a saved estimator.
 
-    With them `write_report` needs neither the table nor the training data. They are small: no row of the data but those of the
-    three examples goes into them.
+    `write_report` reads these files, and needs neither the table nor the training data. They are small: the only rows
+    of data in them are those of up to three example series.
 
     Parameters
     ----------
     folder
-        Where the estimator is saved already.
+        Folder in which the estimator was saved.
     estimator
-        Fitted.
+        The fitted estimator.
     series, targets
-        All series, and their targets as `fit` takes them.
+        All series, and their targets in the form that `fit` takes.
     test
-        Positions of the series that were held out; the others trained.
+        Positions of the test series. All other series were used for training.
     outputs, encoded
-        Raw outputs for the test series, and their targets as the task encodes them, where they are known already.
+        Raw outputs for the test series, and their targets as encoded by the task. Computed if None.
     """
     folder, training = Path(folder), np.ones(len(series), dtype=bool)
     training[test] = False
@@ -92,26 +93,34 @@ def record_run(
 
 
 def digest(content: bytes) -> str:
-    """What tells a file of a run from that of another."""
+    """SHA-256 digest of a file, to recognise files of different runs."""
     return hashlib.sha256(content).hexdigest()
 
 
 def choose_examples(
     task: Task, outputs: Tensor, targets: Tensor, *, counts: NDArray[Any], lengths: NDArray[Any]
 ) -> list[tuple[int, str]]:
-    """Three test series worth a look: their positions, each with "surest", "typical" or "worst".
+    """Choose up to three test series as examples.
 
-    Series are ranked by their loss. Of two classes the best of each is chosen, and the worst of all; otherwise the best, the
-    median, and the worst.
+    Series are ranked by their loss. In a binary classification, the examples are the series with the lowest loss of
+    each class and the one with the highest loss. Otherwise they are the series with the lowest, the median and the
+    highest loss.
 
     Parameters
     ----------
-    task, outputs, targets
-        Of the test series.
+    task
+        The task that defines the loss.
+    outputs, targets
+        Raw outputs and encoded targets of the test series.
     counts
-        How many targets each series has.
+        Number of targets per series.
     lengths
-        Rows of the series; those longer than `LONGEST` are passed over where there are others.
+        Number of rows per series. Series longer than `LONGEST` are chosen only if all series are.
+
+    Returns
+    -------
+    list of (position, role)
+        The role is "surest" (lowest loss), "typical" (median loss) or "worst" (highest loss).
     """
     loss = _mean_of_each(task.losses(outputs.detach(), targets).cpu().numpy(), counts)
     short = lengths <= LONGEST
@@ -130,7 +139,7 @@ def choose_examples(
 
 
 def _mean_of_each(values: NDArray[Any], counts: NDArray[Any]) -> NDArray[Any]:
-    """Means of so many values, one after the other; NaN counts for nothing."""
+    """Mean of each group of consecutive values, with group sizes `counts`; NaN values are ignored."""
     group, known = np.repeat(np.arange(len(counts)), counts), ~np.isnan(values)
     there = np.bincount(group, known, len(counts))
     total = np.bincount(group, np.where(known, values, 0.0), len(counts))

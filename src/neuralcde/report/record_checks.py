@@ -1,4 +1,7 @@
-"""A record that anybody may have written: its numbers against each other, and against the estimator they belong to."""
+"""Validate the recorded files of a run before a report uses them.
+
+The files are not trusted. Their contents must agree with each other and with the estimator.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,7 @@ COST = {"seconds": NOT_NEGATIVE, "peak_memory_mb": NOT_NEGATIVE, "parameters": W
 
 
 def check_data(data: dict[str, Any], estimator: PathEstimator) -> None:
-    """Refuse a summary of the data that `record_run` does not write for this estimator."""
+    """Refuse a data.json that `record_run` cannot have written for this estimator."""
     check_shape(data, DATA)
     check_shape(data["machine"]["versions"], {"neuralcde": TEXT}, "machine.versions")
     series = data["series"]
@@ -83,7 +86,7 @@ def check_data(data: dict[str, Any], estimator: PathEstimator) -> None:
 def _check_distribution(found: dict[str, Any], where: str) -> None:
     edges, quantiles = found["edges"], found["quantiles"]
     if len(quantiles) != len(QUANTILES) or quantiles != sorted(quantiles):
-        raise ValueError(f"{where}.quantiles are not {len(QUANTILES)} numbers that rise.")
+        raise ValueError(f"{where}.quantiles are not {len(QUANTILES)} ascending numbers.")
     if not found["counts"] or len(edges) != len(found["counts"]) + 1 or edges != sorted(set(edges)):
         raise ValueError(f"{where}: edges are not the bounds of {len(found['counts'])} counts.")
     if found["logarithmic"] and edges[0] < 1e-100:
@@ -91,7 +94,7 @@ def _check_distribution(found: dict[str, Any], where: str) -> None:
 
 
 def _check_targets(found: list[Any], where: str, estimator: PathEstimator) -> None:
-    """One count per class or label; or one list of quantiles per target, empty where no target is known."""
+    """Check for one count per class or label, or one list of quantiles per target (empty if all are unknown)."""
     task = estimator.task_
     counts = task.summarised_by == "counts"
     check_shape(found, [WHOLE] if counts else [[MODERATE]], where)
@@ -103,7 +106,7 @@ def _check_targets(found: list[Any], where: str, estimator: PathEstimator) -> No
 
 
 def check_outputs(tensors: dict[str, Tensor], data: dict[str, Any], estimator: PathEstimator) -> None:
-    """Refuse test outputs and targets that this estimator cannot have had."""
+    """Refuse test outputs and targets whose shapes or values do not fit the estimator."""
     task = estimator.task_
     outputs, targets, counts = (_tensor(tensors, name) for name in ("outputs", "targets", "counts"))
     if counts.dtype != torch.int64 or counts.ndim != 1 or bool((counts < 1).any()) or not len(counts):
@@ -122,7 +125,7 @@ def check_outputs(tensors: dict[str, Tensor], data: dict[str, Any], estimator: P
 def check_examples(
     examples: IrregularSeries, tensors: dict[str, Tensor], data: dict[str, Any], estimator: PathEstimator
 ) -> None:
-    """Refuse examples that are no series like those of the training."""
+    """Refuse example series that do not have the format of the training series, or are invalid."""
     template, rows = estimator.preparation_.template(), len(examples.times)
     wanted = {
         "times": ((rows,), torch.float64),
@@ -138,11 +141,11 @@ def check_examples(
             )
     bounds = examples.offsets.tolist()
     if bounds[0] != 0 or bounds[-1] != rows or any(b <= a for a, b in itertools.pairwise(bounds)):
-        raise ValueError("offsets do not divide the rows into series.")
+        raise ValueError("offsets do not split the rows into series.")
     form, ids = examples.format, examples.ids
     furthest = math.inf if form.kind == "number" else 2.0**62 / form.microseconds
     if bool((examples.times.abs() >= furthest).any()):
-        raise ValueError("times lie beyond the calendar.")
+        raise ValueError("times are out of the range of dates.")
 
     def when(time: float) -> str:
         return f"{form.time}={time!r}"
@@ -154,7 +157,7 @@ def check_examples(
     if estimator.per_row:
         counts = [int(tensors["counts"][position]) for position, _ in data["examples"]]
         if counts != examples.lengths.tolist():
-            raise ValueError("examples do not have the rows of the test series that they are.")
+            raise ValueError("examples do not have as many rows as their test series.")
 
 
 def _tensor(tensors: dict[str, Tensor], name: str) -> Tensor:

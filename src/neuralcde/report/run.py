@@ -1,4 +1,4 @@
-"""A finished run, read back from its folder."""
+"""Read a finished run from its folder."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ UNFINISHED = "neuralcde fit writes it at its end. Run it again, or wait until it
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """An estimator, and what `record_run` and `neuralcde fit` wrote beside it.
+    """A fitted estimator with the recorded data summary, test outputs and examples.
 
     Parameters
     ----------
     estimator
-        Fitted.
+        The fitted estimator.
     data
-        The summary of the data.
+        Content of data.json: a summary of the data.
     outputs, targets
-        Of the test series; targets as the task encodes them.
+        Raw outputs for the test series, and their targets as encoded by the task.
     counts
-        Targets of each test series: one, or one a row.
+        Number of targets per test series: 1, or the number of rows if there is one target per row.
     examples
-        Test series to look at; `data["examples"]` says where they lie in the test and why they were chosen.
+        Example test series. `data["examples"]` holds the position and the role of each.
     options
-        Those that the command line was given; none where Python was used.
+        Options of the command line; empty if the run was made in Python.
     cost
-        Seconds, memory and parameters; none where they were not measured.
+        Seconds, memory and number of parameters; empty if they were not measured.
     """
 
     estimator: PathEstimator
@@ -73,12 +73,12 @@ class Run:
 
     @property
     def label(self) -> str:
-        """What is predicted."""
+        """Name of the target."""
         return str(self.options.get("label", "target"))
 
     @property
     def cases(self) -> str:
-        """What has a target: a series, or a row of one."""
+        """The unit that has a target, in the plural: series or rows."""
         return "rows" if self.estimator.per_row else "series"
 
     @property
@@ -88,24 +88,24 @@ class Run:
 
     @property
     def evaluation(self) -> Evaluation:
-        """The test results, as a task takes them."""
+        """The test results in the form that a task takes."""
         return Evaluation(self.outputs, self.targets, self.names, self.cases)
 
     def rows_of(self, position: int) -> slice:
-        """The targets of a test series."""
+        """The slice of `outputs` and `targets` that belongs to a test series."""
         stop = int(self.counts[: position + 1].sum())
         return slice(stop - int(self.counts[position]), stop)
 
 
 def read_run(folder: Path) -> Run:
-    """The run in a folder.
+    """Read the run in a folder.
 
     Raises
     ------
     FileNotFoundError
-        Where a file is missing.
+        If a file is missing.
     ValueError
-        Where one is damaged, or does not belong to the others.
+        If a file is damaged, or the files are of different runs.
     """
     estimator = load(folder)
     contents = {name: read_file(folder, name, largest, missing=UNFINISHED) for name, largest in FILES.items()}
@@ -137,7 +137,7 @@ def read_run(folder: Path) -> Run:
 
 
 def _options(folder: Path) -> dict[str, Any]:
-    """What the command line was given."""
+    """Options of the command line, from config.toml."""
     file = folder / "config.toml"
     if not file.exists():
         return {}
@@ -147,7 +147,7 @@ def _options(folder: Path) -> dict[str, Any]:
 
 
 def _cost(folder: Path) -> dict[str, Any]:
-    """What the run took."""
+    """Time, memory and number of parameters, from metrics.json."""
     file = folder / "metrics.json"
     if not file.exists():
         return {}

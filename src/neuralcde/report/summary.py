@@ -1,4 +1,4 @@
-"""A data set in a few numbers."""
+"""Summary statistics of a data set."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..series.tables import static_columns
 from ..tasks import QUANTILES
 
 BINS = 30
-WIDE = 50.0  # ratio of largest to smallest number above which the axis is logarithmic
+WIDE = 50.0  # ratio of the largest to the smallest number above which bins are logarithmic
 
 
 def summary_of_series(series: IrregularSeries) -> dict[str, Any]:
-    """How many, how long, how far apart, how much of it is missing."""
+    """Counts, lengths of series, gaps between rows, and fractions of missing values."""
     lengths = series.lengths.numpy()
     inside = np.ones(max(len(series.times) - 1, 0), dtype=bool)
-    inside[series.offsets[1:-1].numpy() - 1] = False  # from the end of a series to the start of the next one
+    inside[series.offsets[1:-1].numpy() - 1] = False  # differences across the boundary of two series are not gaps
     gaps = series.times.diff().numpy()[inside]
     observed = [int((~series.values[:, k].isnan()).sum()) for k in range(series.channels)]
     return {
@@ -39,11 +39,11 @@ def summary_of_series(series: IrregularSeries) -> dict[str, Any]:
 
 
 def distribution(numbers: NDArray[Any]) -> dict[str, Any]:
-    """Quantiles and a histogram; on a logarithmic axis where numbers are positive and differ widely."""
+    """Quantiles and a histogram; its bins are logarithmic if the numbers are positive and vary widely."""
     low, high = float(numbers.min()), float(numbers.max())
     logarithmic = False
     if numbers.dtype.kind in "iu":
-        width = -(-(high - low + 1) // BINS)  # so that every bar stands for as many whole numbers
+        width = -(-(high - low + 1) // BINS)  # every bin covers the same number of integers
         edges = np.arange(low, high + width + 1, width) - 0.5
     elif low == high:
         margin = abs(low) * 0.05 or 0.5

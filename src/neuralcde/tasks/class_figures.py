@@ -1,4 +1,4 @@
-"""Figures of a classification: ROC, precision and recall, calibration, confusion matrix, areas of several labels."""
+"""Figures of classification tasks: ROC and precision-recall curves, calibration, confusion matrix, AUROC per label."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..figures import DARK, DASHED, DOTS, GREY, LINE, Drawing, Table, draw, perc
 from .evaluation import Evaluation
 
 Array = NDArray[Any]
-CURVE = 400  # most points of a curve
-CLASSES = 24  # most classes of a confusion matrix; the rarest of more are pooled
+CURVE = 400  # maximum number of points of a curve
+CLASSES = 24  # maximum number of classes of a confusion matrix; rarer classes are pooled
 
 
 def binary_figures(p: Array, test: Evaluation) -> list[Drawing]:
-    """ROC, precision against recall, calibration; none where the test has one class only."""
+    """ROC curve, precision-recall curve and calibration; no figures if all test targets have the same class."""
     truth, p = where_known(p, test)
     yes, share = truth == 1, float((truth == 1).mean())
     if not 0 < share < 1:
@@ -31,7 +31,7 @@ def binary_figures(p: Array, test: Evaluation) -> list[Drawing]:
         axes.plot(*thin(false, true), color=LINE)
         found = p[:, 1] > 0.5
         axes.plot(found[~yes].mean(), found[yes].mean(), "o", color=DOTS, markersize=6)
-        axes.set(xlabel=f"false alarms: share of {no_name}", ylabel=f"found: share of {yes_name}")
+        axes.set(xlabel=f"false positive rate ({no_name})", ylabel=f"true positive rate ({yes_name})")
         _unit_square(axes)
 
     def precision(axes: Any) -> None:
@@ -41,35 +41,37 @@ def binary_figures(p: Array, test: Evaluation) -> list[Drawing]:
         alarms = p[:, 1] > 0.5
         if alarms.any():
             axes.plot(alarms[yes].mean(), yes[alarms].mean(), "o", color=DOTS, markersize=6)
-        axes.set(xlabel=f"found: share of {yes_name}", ylabel="right alarms: share of alarms")
+        axes.set(xlabel=f"recall ({yes_name})", ylabel="precision")
         _unit_square(axes)
 
     return [
         draw(
             "ROC curve",
-            f"The nearer to the top left corner the better: of a pair of {test.cases}, one {yes_name} and one {no_name}, the first is "
-            f"ranked higher in {percent(area)} of pairs. Dashed: guessing. Dot: alarms at a probability above one half.",
+            f"The nearer to the top left corner the better. In {percent(area)} of the pairs of {test.cases}, one "
+            f"{yes_name} and one {no_name}, the first has the higher score. Dashed line: chance level. Dot: threshold "
+            "0.5 on the probability.",
             roc,
         ),
         draw(
             "Precision and recall",
-            f"The nearer to the top right corner the better; it tells more than ROC where a class is rare. Dashed: guessing, as "
-            f"{percent(share)} of the test {test.cases} are {yes_name}. Dot: as before.",
+            "The nearer to the top right corner the better. It is more informative than the ROC curve if one class is "
+            f"rare. Dashed line: chance level ({percent(share)} of the test {test.cases} are {yes_name}). Dot: threshold "
+            "0.5 on the probability.",
             precision,
         ),
         calibration_figure(
-            f"Of the {test.cases} given a chance of {yes_name} of about 30 %, are 30 % {yes_name}? Dots on the diagonal say yes; below "
-            "it the model promises too much. Bars: 95 % intervals.",
+            f"Of the {test.cases} with a predicted probability of about 30 %, are 30 % {yes_name}? Dots on the diagonal "
+            "mean yes. Dots below it mean that the probabilities are too high. Bars: 95 % intervals.",
             p[:, 1],
             yes,
-            xlabel=f"predicted chance of {yes_name}",
-            ylabel=f"share that is {yes_name}",
+            xlabel=f"predicted probability of {yes_name}",
+            ylabel=f"fraction that is {yes_name}",
         ),
     ]
 
 
 def multiclass_figures(p: Array, test: Evaluation) -> list[Drawing]:
-    """The confusion matrix, and the calibration of the answers."""
+    """Confusion matrix, and calibration of the probability of the predicted class."""
     truth, p = where_known(p, test)
     found = p.argmax(1)
     names, pairs = pooled(test.names, truth, found)
@@ -104,25 +106,25 @@ def multiclass_figures(p: Array, test: Evaluation) -> list[Drawing]:
     return [
         draw(
             "Confusion matrix",
-            f"A row for every true class, with the number of test {test.cases} by what was predicted: right answers lie on the diagonal; a "
-            "dark cell beside it is a pair of classes that the model mixes up.",
+            f"Number of test {test.cases} per true class (row) and predicted class (column). Correct predictions lie "
+            "on the diagonal. A dark cell off the diagonal is a pair of classes that the model confuses.",
             confusion,
             size=(side, side * 0.94),
             wide=size > 8,
         ),
         calibration_figure(
-            "Of the answers given with a chance of about 80 %, are 80 % right? Dots on the diagonal say yes; below it the model is "
-            "surer than it should be. Bars: 95 % intervals.",
+            "Of the predictions with a probability of about 80 %, are 80 % correct? Dots on the diagonal mean yes. Dots "
+            "below it mean that the model is overconfident. Bars: 95 % intervals.",
             p.max(1),
             right,
-            xlabel="predicted chance of the answer",
-            ylabel="share of right answers",
+            xlabel="probability of the predicted class",
+            ylabel="fraction correct",
         ),
     ]
 
 
 def mistakes(p: Array, test: Evaluation, most: int = 8) -> Table:
-    """The most frequent pairs of a true class and another predicted one."""
+    """Table of the most frequent pairs of a true class and a wrongly predicted class."""
     truth, p = where_known(p, test)
     wrong = p.argmax(1) != truth
     pairs, counts = np.unique(np.stack([truth, p.argmax(1)])[:, wrong], axis=1, return_counts=True)
@@ -131,14 +133,14 @@ def mistakes(p: Array, test: Evaluation, most: int = 8) -> Table:
         true, predicted = pairs[:, k]
         of = int((truth == true).sum())
         rows.append((short(test.names[true], 24), short(test.names[predicted], 24), f"{counts[k]} of {of}"))
-    see = f"The most frequent mistakes, and how many test {test.cases} are of the true class."
+    see = f"The most frequent mistakes, with the number of test {test.cases} of the true class."
     return Table(
-        ("true", "predicted", "how often"), tuple(rows), see if rows else "There are no mistakes on the test series."
+        ("true", "predicted", "count"), tuple(rows), see if rows else "There are no mistakes on the test series."
     )
 
 
 def multilabel_figures(test: Evaluation, most: int = 30) -> list[Drawing]:
-    """The area under the ROC curve of every label."""
+    """Bar chart of the AUROC per label."""
     truth, outputs = test.targets.numpy(), test.outputs.numpy()
     areas = []
     for k in range(truth.shape[1]):
@@ -157,12 +159,12 @@ def multilabel_figures(test: Evaluation, most: int = 30) -> list[Drawing]:
         axes.set(xlabel="AUROC", xlim=(min(0.45, areas[0][0] - 0.02), 1.1))
         axes.grid(visible=False, axis="y")
 
-    see = "The further to the right the better a label is told; the dashed line is guessing."
-    return [draw("AUROC of every label", see, bars, size=(3.9, 1.2 + 0.25 * len(areas)))]
+    see = "The longer the bar, the better the label is predicted. Dashed line: chance level."
+    return [draw("AUROC per label", see, bars, size=(3.9, 1.2 + 0.25 * len(areas)))]
 
 
 def calibration_figure(see: str, p: Array, yes: Array, *, xlabel: str, ylabel: str) -> Drawing:
-    """Shares of yes among cases with like probabilities, with Wilson's intervals."""
+    """Reliability diagram: fraction of positives in bins of predicted probability, with Wilson intervals."""
     edges = np.unique(np.quantile(p, np.linspace(0, 1, min(10, max(2, len(p) // 15)) + 1)))
     group = np.clip(np.searchsorted(edges, p, side="right") - 1, 0, max(len(edges) - 2, 0))
     size = np.bincount(group)
@@ -183,14 +185,14 @@ def calibration_figure(see: str, p: Array, yes: Array, *, xlabel: str, ylabel: s
 
 
 def where_known(p: Array, test: Evaluation) -> tuple[NDArray[np.int64], Array]:
-    """Positions of the true classes, and probabilities, where the target is known."""
+    """The true classes as positions, and the probabilities, of the cases with a known target."""
     truth = test.targets.numpy()
     known = ~np.isnan(truth)
     return truth[known].astype(np.int64), p[known]
 
 
 def pooled(names: list[str], truth: Array, found: Array) -> tuple[list[str], tuple[Array, Array]]:
-    """Names that fit, and classes of which the rarest go together where there are too many for a picture."""
+    """Short names, and true and predicted classes; the rarest classes are pooled if there are more than `CLASSES`."""
     if len(names) <= CLASSES:
         return [short(name, 16) for name in names], (truth, found)
     common = np.sort(np.argsort(-np.bincount(truth, minlength=len(names)), kind="stable")[: CLASSES - 1])
@@ -201,7 +203,7 @@ def pooled(names: list[str], truth: Array, found: Array) -> tuple[list[str], tup
 
 
 def thin(x: Array, y: Array) -> tuple[Array, Array]:
-    """No more points of a curve than can be seen."""
+    """Reduce a curve to at most `CURVE` points."""
     if len(x) <= CURVE:
         return x, y
     chosen = np.unique(np.linspace(0, len(x) - 1, CURVE).round().astype(int))

@@ -133,8 +133,8 @@ def check_counting_targets(targets: Tensor, shape: tuple[int, ...], most: int) -
 def sigmoid(outputs: Tensor) -> NDArray[Any]:
     """The logistic function in float64.
 
-    It is scipy's, because torch's vectorised one rounds the remainder of a tensor differently: a case would get other bits
-    in another batch.
+    It uses scipy, because torch's vectorised version rounds the remainder of a tensor differently. The result for a
+    case would depend on the batch.
     """
     found: NDArray[Any] = expit(outputs.detach().double().cpu().numpy())
     return found

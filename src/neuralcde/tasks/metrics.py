@@ -1,7 +1,7 @@
 """Metrics: their names in words, and their values for weighted cases.
 
-A bootstrap resample is a vector of weights: how often each case was drawn. The functions here take many resamples at once,
-as `weights` of shape (resamples, cases), and sort the scores once rather than once per resample.
+A bootstrap resample is a vector of weights: the number of times each case was drawn. The functions here take many
+resamples at once, as `weights` of shape (resamples, cases), and sort the scores once rather than once per resample.
 """
 
 from __future__ import annotations

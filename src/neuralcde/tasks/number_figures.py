@@ -1,4 +1,4 @@
-"""Figures of a regression: predicted against true values, and residuals."""
+"""Figures of regression tasks: predicted against true values, and residuals."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sklearn.metrics import r2_score
 from ..figures import DASHED, DOTS, LINE, Drawing, draw, number, score, short
 from .evaluation import Evaluation
 
-TARGETS = 4  # most targets that are drawn
-POINTS = 1500  # most points of a scatter plot
+TARGETS = 4  # maximum number of targets with figures
+POINTS = 1500  # maximum number of points of a scatter plot
 
 
 def regression_figures(found: NDArray[Any], truth: NDArray[Any], test: Evaluation) -> list[Drawing]:
     """Three figures per target: predicted against true, residuals against predicted, and their histogram.
 
-    `found` and `truth` are in the units of y, (cases, targets).
+    `found` and `truth` are predictions and targets in the units of y, of shape (cases, targets).
     """
     drawings = []
     for k, name in enumerate(test.names[:TARGETS]):
@@ -34,7 +34,7 @@ def _figures_of(name: str, truth: Any, found: Any, cases: str, *, several: bool)
     shown = np.arange(len(truth))
     if len(truth) > POINTS:
         shown = np.random.default_rng(0).choice(len(truth), POINTS, replace=False)
-    few = f" {POINTS:,} of {len(truth):,} {cases} are drawn." if len(truth) > POINTS else ""
+    subset = f" {POINTS:,} of {len(truth):,} {cases} are shown." if len(truth) > POINTS else ""
     dots = {"color": LINE, "marker": "o", "linestyle": "", "markersize": 3.2, "alpha": 0.55, "markeredgewidth": 0}
     of, level = "", ""
     if several:
@@ -62,18 +62,19 @@ def _figures_of(name: str, truth: Any, found: Any, cases: str, *, several: bool)
     return [
         draw(
             f"Predicted against true{of}",
-            f"Dots on the dashed line are right; a cloud flatter than the line means that extremes are predicted too mildly.{level}{few}",
+            "Dots on the dashed line are exact. A cloud flatter than the line means that predictions of extreme values "
+            f"are too close to the mean.{level}{subset}",
             scatter,
         ),
         draw(
             f"Residuals{of}",
-            "A level band around zero is as it should be; a slope, a bend or a fan is something that the model misses.",
+            "Ideally a horizontal band around zero. A slope, a bend or a fan shows structure that the model misses.",
             against,
         ),
         draw(
             f"Histogram of the residuals{of}",
-            f"Nine in ten lie between {number(low)} and {number(high)}; the red line is their mean, {number(residual.mean())}, which should be "
-            "near zero.",
+            f"90 % of the residuals lie between {number(low)} and {number(high)}. The red line is their mean, "
+            f"{number(residual.mean())}, which should be near zero.",
             histogram,
         ),
     ]
