@@ -33,7 +33,7 @@ def test_series_with_repeated_ids_have_targets_by_position():
 def test_an_index_that_repeats_is_named():
     y = pd.Series([1, 1, 0], index=["a", "a", "b"])
     series = nc.IrregularSeries.from_list([([0.0], [[1.0]])] * 2, ids=["a", "b"])
-    with pytest.raises(ValueError, match="which has some ids twice; make the ids its index"):
+    with pytest.raises(ValueError, match="the index of y has some ids twice"):
         as_targets(y, series)
 
 

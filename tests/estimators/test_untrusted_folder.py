@@ -76,7 +76,7 @@ def test_only_known_files_are_read(original, name, tmp_path):
     config = json.loads(original["a"]["config.json"])
     config["files"][name] = hashlib.sha256(b"secret").hexdigest()
     write(folder, original["a"] | {"config.json": json.dumps(config).encode()})
-    refused(folder, r"config\.json is damaged: files has .*which are no files of an estimator")
+    refused(folder, r"config\.json is damaged: files has .*which are not files of an estimator")
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -89,7 +89,7 @@ def test_a_file_is_a_regular_one_inside_the_folder(original, name, tmp_path):
     expected = nc.load(folder).predict(series_like(nc.load(folder)))
     file.unlink()
     os.mkfifo(file)
-    refused(folder, r"is damaged: it is no regular file")
+    refused(folder, r"is damaged: it is not a regular file")
     file.unlink()
     file.symlink_to("/dev/zero")
     refused(folder, r"is damaged: it is a link out of the folder, to /dev/zero")
@@ -102,7 +102,7 @@ def test_a_file_is_a_regular_one_inside_the_folder(original, name, tmp_path):
     refused(folder, r"is damaged: .*[Ll]oop|too many")
     file.unlink()
     file.mkdir()
-    refused(folder, r"is damaged: it is no regular file")
+    refused(folder, r"is damaged: it is not a regular file")
     file.rmdir()
     (folder / "inside").write_bytes(content)
     file.symlink_to("inside")

@@ -235,7 +235,7 @@ def test_examples_of_rows_have_the_rows_of_the_test(copied):
     counts = from_safetensors((folder / "test_outputs.safetensors").read_bytes())["counts"]
     other = next(k for k in range(len(counts)) if counts[k] != counts[positions[0]])
     change(folder / "data.json", ["examples", 0, 0], other)
-    with pytest.raises(ValueError, match=r"examples\.safetensors is damaged: examples do not have the rows"):
+    with pytest.raises(ValueError, match=r"examples\.safetensors is damaged: examples do not have as many rows"):
         read_run(folder)
 
 

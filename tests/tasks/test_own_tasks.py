@@ -75,8 +75,8 @@ def test_a_search_over_the_options_of_a_task():
     ("kind", "options", "message"),
     [
         (nc.NeuralCDEClassifier, {"task": "ranking"}, "task must be .*'binary'.*, got 'ranking'"),
-        (nc.NeuralCDEClassifier, {"task": "test poisson"}, "a task of regression, but this estimator is one of class"),
-        (nc.NeuralCDERegressor, {"task": "binary"}, "a task of classification"),
+        (nc.NeuralCDEClassifier, {"task": "test poisson"}, "is a regression task, but this estimator is for class"),
+        (nc.NeuralCDERegressor, {"task": "binary"}, "is a classification task"),
         (
             nc.NeuralCDEClassifier,
             {"task": DoubtfulLabels(("ill", "well")), "class_weight": "balanced"},

@@ -1,4 +1,4 @@
-"""Errors that know which argument they are about."""
+"""Errors that carry the name of the argument at fault."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument that a message speaks of; a value of `...` shows the name alone.
+    """An argument that is named in an error message; with the value `...`, only its name is shown.
 
     Examples
     --------
@@ -22,13 +22,13 @@ class Argument:
     value: Any = ...
 
     def in_python(self) -> str:
-        """The argument as Python has it."""
+        """The argument in Python syntax."""
         if self.value is ...:
             return self.name
         return f'{self.name}="{self.value}"' if isinstance(self.value, str) else f"{self.name}={self.value!r}"
 
     def on_the_command_line(self) -> str:
-        """The argument as an option of the command line."""
+        """The argument as a command-line option."""
         option = self.name.replace("_", "-")
         if self.value is False:
             return f"--no-{option}"
@@ -36,17 +36,17 @@ class Argument:
 
 
 def listed(*names: str) -> list[str | Argument]:
-    """Names of arguments with commas between them, as a part of a message."""
+    """Arguments separated by commas, as parts of a message."""
     return [part for name in names for part in (", ", Argument(name))][1:]
 
 
 class ArgumentError(ValueError):
-    """An argument that cannot be used. The message names it the way its reader typed it.
+    """An invalid argument. The message can be given in Python syntax or with command-line options.
 
     Parameters
     ----------
     message
-        What is wrong and how to mend it: texts, and the arguments between them.
+        Parts of the message, which says what is wrong and how to fix it: text, and the arguments it names.
     argument
         Name of the argument at fault; by default the first one in the message.
 
@@ -64,7 +64,7 @@ class ArgumentError(ValueError):
         super().__init__("".join(part if isinstance(part, str) else part.in_python() for part in message))
 
     def on_the_command_line(self) -> str:
-        """The message with arguments as options of the command line."""
+        """The message with arguments as command-line options."""
         return "".join(part if isinstance(part, str) else part.on_the_command_line() for part in self.message)
 
 

@@ -1,4 +1,7 @@
-"""Options: what each may be, its default and what it does, declared once and used by checks, docstrings and commands."""
+"""Declarations of options: kind, default and help text.
+
+Each option is declared once. Validation, docstrings and the command line are derived from its declaration.
+"""
 
 from __future__ import annotations
 
@@ -20,31 +23,31 @@ Class = TypeVar("Class", bound=type)
 
 
 class Kind(ABC):
-    """What the values of an option have in common."""
+    """The kind of values that an option accepts."""
 
     @abstractmethod
     def accepts(self, value: Any) -> bool:
-        """Whether a value is one of them."""
+        """Whether a value is of this kind."""
 
     @property
     def words(self) -> str:
-        """The kind in words, as in "must be ..."."""
+        """Description of the kind for messages, as in "must be ..."."""
         return _one_of(self.alternatives)
 
     @property
     @abstractmethod
     def alternatives(self) -> list[str]:
-        """What a value may be, in words, one by one."""
+        """Descriptions of the accepted values, one per alternative."""
 
     @property
     @abstractmethod
     def annotation(self) -> Any:
-        """The type that a command line reads; `Never` where it cannot give such a value."""
+        """The type that the command line parses; `Never` if such a value cannot be given there."""
 
 
 @dataclass(frozen=True)
 class Whole(Kind):
-    """An integer from `low` to `high`, Python's or numpy's; with `booleans` True and False count as 1 and 0."""
+    """An integer from `low` to `high`, of Python or numpy; with `booleans` also True and False, as 1 and 0."""
 
     low: int = 1
     high: int | None = None
@@ -52,7 +55,7 @@ class Whole(Kind):
     annotation = int
 
     def accepts(self, value: Any) -> bool:
-        """Whether a value is one of them."""
+        """Whether a value is of this kind."""
         if isinstance(value, bool | np.bool_):
             return self.booleans
         if not isinstance(value, int | np.integer):
@@ -61,7 +64,7 @@ class Whole(Kind):
 
     @property
     def alternatives(self) -> list[str]:
-        """In words."""
+        """Descriptions of the accepted values."""
         if self.high is None:
             return [f"an integer of at least {self.low}"]
         return [f"an integer from {self.low} to {self.high}"]
@@ -69,7 +72,7 @@ class Whole(Kind):
 
 @dataclass(frozen=True)
 class Number(Kind):
-    """A number from `low` to `high`; the ends belong to it unless `open_low` or `open_high`, infinity if `infinite`."""
+    """A number from `low` to `high`, both included unless `open_low` or `open_high`; infinity only if `infinite`."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -79,12 +82,12 @@ class Number(Kind):
     annotation = float
 
     def accepts(self, value: Any) -> bool:
-        """Whether a value is one of them."""
+        """Whether a value is of this kind."""
         if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
             return False
         try:
             number = float(value)
-        except OverflowError:  # an integer beyond all floating-point numbers
+        except OverflowError:  # an integer beyond the range of floats
             return False
         above = number > self.low if self.open_low else number >= self.low
         below = number < self.high if self.open_high else number <= self.high
@@ -92,7 +95,7 @@ class Number(Kind):
 
     @property
     def alternatives(self) -> list[str]:
-        """In words."""
+        """Descriptions of the accepted values."""
         if math.isinf(self.low) and math.isinf(self.high):
             return ["a number" if self.infinite else "a finite number"]
         left = "(" if self.open_low or (math.isinf(self.low) and not self.infinite) else "["
@@ -108,17 +111,17 @@ class Flag(Kind):
 
     @property
     def alternatives(self) -> list[str]:
-        """In words."""
+        """Descriptions of the accepted values."""
         return ["True", "False"]
 
     def accepts(self, value: Any) -> bool:
-        """Whether a value is one of them."""
+        """Whether a value is of this kind."""
         return isinstance(value, bool | np.bool_)
 
 
 @dataclass(frozen=True, init=False)
 class Choice(Kind):
-    """One of some strings."""
+    """One of several strings."""
 
     values: tuple[str, ...]
 
@@ -126,68 +129,68 @@ class Choice(Kind):
         object.__setattr__(self, "values", values)
 
     def accepts(self, value: Any) -> bool:
-        """Whether a value is one of them."""
+        """Whether a value is of this kind."""
         return isinstance(value, str) and value in self.values
 
     @property
     def alternatives(self) -> list[str]:
-        """In words."""
+        """Descriptions of the accepted values."""
         return [f'"{value}"' for value in self.values]
 
     @property
     def annotation(self) -> Any:
-        """A literal."""
+        """A `Literal` of the strings."""
         return Literal[self.values]
 
 
 @dataclass(frozen=True)
 class Nothing(Kind):
-    """None, and what it stands for."""
+    """None, with its `meaning` for this option."""
 
     meaning: str = ""
     annotation = NoneType
 
     def accepts(self, value: Any) -> bool:
-        """Whether a value is one of them."""
+        """Whether a value is of this kind."""
         return value is None
 
     @property
     def alternatives(self) -> list[str]:
-        """In words."""
+        """Descriptions of the accepted values."""
         return [f"None for {self.meaning}" if self.meaning else "None"]
 
 
 @dataclass(frozen=True)
 class Instance(Kind):
-    """An object of a class, or of one of several, which `name` describes."""
+    """An instance of one of the classes, described by `name`; the command line parses `read_as` instead."""
 
     classes: type | tuple[type, ...]
     name: str
     read_as: Any = Never
 
     def accepts(self, value: Any) -> bool:
-        """Whether a value is one of them."""
+        """Whether a value is of this kind."""
         return isinstance(value, self.classes)
 
     @property
     def alternatives(self) -> list[str]:
-        """In words."""
+        """Descriptions of the accepted values."""
         return [self.name]
 
     @property
     def annotation(self) -> Any:
-        """What a command line reads in its place."""
+        """The type that the command line parses in place of an instance."""
         return self.read_as
 
 
 @dataclass(frozen=True)
 class PartOf(Kind):
-    """A member of a registry: its name, its class, an object of it, or a recipe."""
+    """A member of a registry: its name, its class, an instance of it, or a recipe."""
 
     registry: Registry[Any]
 
     def accepts(self, value: Any) -> bool:
-        """Whether a value is one of them."""
+        """Whether a value is of this kind."""
         if isinstance(value, str):
             return value in self.registry
         if isinstance(value, Recipe):
@@ -197,18 +200,18 @@ class PartOf(Kind):
 
     @property
     def words(self) -> str:
-        """In words."""
+        """Descriptions of the accepted values."""
         names, own = self.alternatives[:-1], self.alternatives[-1]
         return f"{_one_of(names)}, or {own}"
 
     @property
     def alternatives(self) -> list[str]:
-        """In words."""
+        """Descriptions of the accepted values."""
         return [*(repr(name) for name in self.registry), f"{_article(self.registry.base.__name__)} of your own"]
 
     @property
     def annotation(self) -> Any:
-        """The names that are known now."""
+        """A `Literal` of the names that are registered at this time."""
         return Literal[tuple(self.registry)]
 
 
@@ -222,24 +225,24 @@ class Either(Kind):
         object.__setattr__(self, "kinds", kinds)
 
     def accepts(self, value: Any) -> bool:
-        """Whether a value is one of them."""
+        """Whether a value is of this kind."""
         return any(kind.accepts(value) for kind in self.kinds)
 
     @property
     def alternatives(self) -> list[str]:
-        """In words."""
+        """Descriptions of the accepted values."""
         return [words for kind in self.kinds for words in kind.alternatives]
 
     @property
     def annotation(self) -> Any:
-        """The union of the types that a command line reads."""
+        """The union of the types that the command line parses."""
         known = tuple(kind.annotation for kind in self.kinds if kind.annotation is not Never)
-        return Union[known] if known else Never  # noqa: UP007 (the members are known at run time alone)
+        return Union[known] if known else Never  # noqa: UP007 (the members are known only at run time)
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option: what it may be, its default, and what it does in a sentence or two."""
+    """One option: the kind of its values, its default, and a help text of one or two sentences."""
 
     kind: Kind
     default: Any
@@ -251,26 +254,26 @@ class Option:
             raise ArgumentError(Argument(name), f" must be {self.kind.words}, got {reprlib.repr(value)}.")
 
     def entry(self, name: str) -> str:
-        """The option in a section Parameters of numpydoc."""
+        """The numpydoc entry of the option, for a Parameters section."""
         described = textwrap.indent(textwrap.fill(self.help, 112), "    ")
         return f"{name} : {self.kind.words}, default {self.default!r}\n{described}"
 
 
 def check_options(options: Mapping[str, Option], values: Mapping[str, Any]) -> None:
-    """Refuse the first value that is not of its option's kind; values without a declaration are left alone."""
+    """Refuse the first value that is not of its option's kind; values without a declared option are not checked."""
     for name, value in values.items():
         if name in options:
             options[name].check(name, value)
 
 
 def check_sizes(**sizes: int) -> None:
-    """Sizes are positive integers, Python's or numpy's."""
+    """Refuse sizes that are not positive integers, of Python or numpy."""
     for name, value in sizes.items():
         Option(Whole(1), 1, "").check(name, value)
 
 
 def documented(options: Mapping[str, Option]) -> Callable[[Class], Class]:
-    """Decorate a class: the line `{options}` of its docstring becomes a numpydoc entry per option."""
+    """Class decorator that replaces the line `{options}` of the docstring by one numpydoc entry per option."""
 
     def decorate(cls: Class) -> Class:
         entries = "\n".join(option.entry(name) for name, option in options.items())

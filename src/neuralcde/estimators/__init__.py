@@ -1,4 +1,4 @@
-"""fit, predict, predict_proba, score: the scikit-learn estimators, and saving them."""
+"""The scikit-learn estimators, how they are saved and loaded, and stratified splits."""
 
 from .classifier import NeuralCDEClassifier as NeuralCDEClassifier
 from .regressor import NeuralCDERegressor as NeuralCDERegressor

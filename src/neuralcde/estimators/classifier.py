@@ -1,4 +1,4 @@
-"""The classifier."""
+"""The scikit-learn classifier."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OPTIONS = {
 
 @documented(OPTIONS)
 class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
-    """Classify series with a Neural CDE, or with one of the models it is compared with.
+    """Classify series with a Neural CDE or another model of paths.
 
     Parameters
     ----------
@@ -38,9 +38,9 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    classes_ : array of the classes
+    classes_ : array of the classes, in the order of the columns of `predict_proba`
     module_ : the fitted model, a torch module
-    history_ : list of a dict an epoch
+    history_ : list of dicts, one per epoch
 
     Examples
     --------
@@ -122,7 +122,7 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
         self.class_weight = class_weight
 
     def check_parameters(self) -> TrainingSettings:
-        """Refuse wrong parameters, as `fit` does first of all."""
+        """Check the parameters, as `fit` does first, and return the settings of the training."""
         settings = super().check_parameters()
         check_class_weight(self.class_weight)
         return settings
@@ -143,28 +143,46 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """The classes in the order of the columns of `predict_proba`; for several labels, their numbers."""
-        check_is_fitted(self, "module_")  # which raises an AttributeError, so that hasattr says no
+        """The classes in the order of the columns of `predict_proba`; for multilabel targets, the label positions."""
+        check_is_fitted(self, "module_")  # raises an AttributeError, so that hasattr is False before fit
         return self.task_.columns
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
-        """Probabilities (series, classes), or (rows, classes); of a yes (series, labels) for several labels."""
+        """Probabilities per series, or per row with `per_row`.
+
+        Returns
+        -------
+        array
+            Shape (cases, classes); for multilabel targets (cases, labels), the probability of each label.
+        """
         outputs = self.outputs(X)
         return self.task_.probabilities(outputs)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The likeliest class of every series, or of every row."""
+        """The most probable class per series, or per row with `per_row`."""
         outputs = self.outputs(X)
         return self.task_.decode(outputs)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy; y as in `fit`."""
+        """Accuracy of the predictions for X; y as in `fit`."""
         return float(accuracy_score(*self._pairs(X, y), sample_weight=sample_weight))
 
     def predict_proba_at(self, X: Any, times: Any) -> NDArray[Any]:
-        """Probabilities (series, k, classes) at times (k,) shared or (series, k), in the units of the table.
+        """Class probabilities at given times.
 
-        At a row they know the rows up to it, unless path="natural_cubic"; between rows they have seen the next one, too, unless
-        path="rectilinear".
+        On causal paths (all but "natural_cubic" and "smoothing"), a probability at the time of a row depends only on
+        the rows up to it. Between two rows it also depends on the next row, unless path="rectilinear".
+
+        Parameters
+        ----------
+        X
+            Series, as in `fit`.
+        times
+            Shape (k,), the same times for all series, or (series, k), in the units of the table.
+
+        Returns
+        -------
+        array
+            Shape (series, k, classes).
         """
         return self.task_.probabilities(self.outputs_at(X, times))

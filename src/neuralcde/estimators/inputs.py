@@ -1,4 +1,4 @@
-"""X and y as users pass them to an estimator, converted to series and to targets in the same order."""
+"""Convert the X and y of an estimator to series, and to an array of targets in the same order."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def as_series(estimator: Any, X: Any) -> IrregularSeries:
 def as_training_series(estimator: Any, X: Any) -> tuple[IrregularSeries, dict[str, Any]]:
     """X as training series, and scikit-learn's attributes of an array: `n_features_in_`, `feature_names_in_`.
 
-    Scikit-learn sets these attributes at once. It sets them on a copy of the estimator, so that a fit that fails
-    leaves the estimator as it was.
+    scikit-learn sets these attributes on the estimator that it validates for. Here that is a copy, so that a fit that
+    fails leaves the estimator unchanged.
     """
     notes = copy.copy(estimator)
     for name in OF_ARRAYS:
@@ -65,7 +65,7 @@ def _read(estimator: Any, X: Any, *, reset: bool) -> IrregularSeries:
             ) from reason
         raise
     if np.isinf(values).any():
-        raise ArgumentError("X contains infinity; write NaN for what was not observed.", argument="X")
+        raise ArgumentError("X contains infinity; use NaN for missing values.", argument="X")
     if values.ndim > 3:
         raise ArgumentError(
             f"X must have shape (series, steps) or (series, steps, channels), got {values.shape}.", argument="X"
@@ -156,12 +156,12 @@ def _looked_up(y: Any, ids: list[Any], *, from_table: bool) -> Any:
     missing = [name for name in ids if name not in set(index)]
     if not missing:
         raise ArgumentError(
-            "y has an index of its own, which has some ids twice; make the ids its index, one target per id.",
+            "the index of y has some ids twice; it must hold each id once.",
             argument="y",
         )
     raise ArgumentError(
-        f"y has an index of its own, which lacks {len(missing)} of {len(ids)} ids, e.g. {missing[0]!r}; it must have a "
-        "target for every series under its id. Functions that split series and y by position, as scikit-learn does, "
+        f"the index of y lacks {len(missing)} of {len(ids)} ids, e.g. {missing[0]!r}; y must have a target for every "
+        "series under its id. Functions that split series and y by position, as scikit-learn does, "
         "need y in the order of the series: y.loc[series.ids].",
         argument="y",
     )

@@ -1,4 +1,4 @@
-"""The module that parameters describe, for series as they were prepared and for a task."""
+"""Build the torch module of an estimator from its parameters, its preparation and its task."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ..models import PathModel
 from ..tasks import Task
 from .preparation import Preparation
 
-SEEDING = threading.Lock()  # torch's generator is everybody's
-if hasattr(os, "register_at_fork"):  # a child that was forked while a thread held it would wait forever
+SEEDING = threading.Lock()  # torch's random generator is shared by all threads
+if hasattr(os, "register_at_fork"):  # a child forked while another thread holds the lock would deadlock
     os.register_at_fork(before=SEEDING.acquire, after_in_parent=SEEDING.release, after_in_child=SEEDING.release)
 
 
 def seeded_module(parameters: Mapping[str, Any], preparation: Preparation, task: Task, seed: int) -> PathModel:
-    """A module with weights of this seed, in float32; torch's generator is as it was, whatever other threads do."""
+    """Build a float32 module with weights drawn from this seed, and restore the state of torch's generator."""
     with SEEDING:
         state = torch.random.get_rng_state()
         torch.manual_seed(seed)
@@ -31,7 +31,7 @@ def seeded_module(parameters: Mapping[str, Any], preparation: Preparation, task:
 
 
 def new_module(parameters: Mapping[str, Any], preparation: Preparation, task: Task) -> PathModel:
-    """A module on torch's current device, with weights of its current generator."""
+    """Build a module on torch's current device, with weights from torch's current random state."""
     recipe = Recipe.of(parameters["model"], PathModel.registry)
     made: PathModel = recipe.build(
         preparation.channels,

@@ -1,4 +1,4 @@
-"""The options of the estimators: declared once, checked before anything else happens."""
+"""The options of the estimators, and the check of their values that `fit` starts with."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ..train import TrainingSettings
 from ..train.settings import OPTIONS as TRAINING
 from .parts import KINDS, LARGEST, LARGEST_OPTION, check_recipes
 
-# In the order of the constructors. Those of the training are declared with its settings; some defaults are others here.
+# In the order of the constructors. Training options are declared in train/settings.py; some defaults differ here.
 OPTIONS = {
     "model": Option(
         PartOf(KINDS["model"]),
@@ -50,38 +50,38 @@ OPTIONS = {
     "field": Option(
         PartOf(KINDS["field"]),
         "mlp",
-        'Vector field of "neural_cde", by name, as a class or as a recipe. `nc.LowRankField.with_options(rank=4)` costs less '
-        "where there are many channels.",
+        'Vector field of "neural_cde", by name, as a class or as a recipe. `nc.LowRankField.with_options(rank=4)` is '
+        "cheaper for many channels.",
     ),
     "path": Option(
         PartOf(KINDS["path"]),
         "linear",
-        'Scheme of the control path between observations, by name or as an object: `nc.Smoothing(penalty=10)`. "linear" and '
-        '"hermite" interpolate forward-filled values.',
+        "Interpolation scheme of the control path, by name or as an object: `nc.Smoothing(penalty=10)`. "
+        '"linear" and "hermite" interpolate forward-filled values.',
     ),
     "intensity": Option(
         Either(Choice("auto"), Flag()),
         "auto",
-        'Whether the model sees how often each channel was observed (the observational intensity). "auto": only where values '
-        "are missing.",
+        "Whether each channel gets an additional channel that counts its observations (the observational intensity). "
+        '"auto": only if values are missing.',
     ),
     "per_row": Option(
         Flag(),
         False,
-        "Whether y has one target per observation in place of one per series. There is then one prediction per observation; "
-        'on causal paths (all but "natural_cubic" and "smoothing") it depends on the past alone.',
+        "Whether y has one target per observation instead of one per series. Predictions are then per observation; "
+        'on causal paths (all but "natural_cubic" and "smoothing") they depend on the past alone.',
     ),
     "pool": Option(
         Choice("last", "mean"),
         "last",
-        "Whether the output is read off the last state or off the mean of the states over time. At a row or a time, that is "
-        "the mean up to it.",
+        "State that the output is read off: the last state, or the mean of the states over time. For an output at a "
+        "row or at a given time, the mean is over the states up to it.",
     ),
     "task": Option(
         Either(Choice("auto"), PartOf(KINDS["task"])),
         "auto",
-        'Meaning of y: loss, decoding and metrics; a task by name, or a Task as an object, a class or a recipe. "auto": '
-        "inferred from y.",
+        "Task that defines loss, decoding and metrics: by name, or a Task as an object, a class or a recipe. "
+        '"auto": inferred from y.',
     ),
     "solver": Option(
         PartOf(solvers),
@@ -109,8 +109,8 @@ OPTIONS = {
     "validation_fraction": Option(
         Number(0.0, 1.0, open_high=True),
         0.15,
-        "Share of the series that is held out of training to decide which epoch is kept and when to stop. Where it comes to "
-        "fewer than eight series, all of them train and the last epoch is kept.",
+        "Fraction of the series that is held out for validation, to select the best epoch and to stop training early. "
+        "If that is fewer than eight series, all series are used for training and the last epoch is kept.",
     ),
     "device": Option(
         Instance((str, torch.device), "the name of a device", read_as=str),
@@ -127,7 +127,7 @@ OPTIONS = {
 
 
 def check_parameters(options: Mapping[str, Option], given: Mapping[str, Any]) -> TrainingSettings:
-    """Refuse wrong parameters; those of the training are returned, with a batch size of 1 in place of "auto"."""
+    """Check the parameters and return the settings of the training, with a batch size of 1 in place of "auto"."""
     check_options(options, given)
     check_recipes(given)
     check_device(given["device"])
@@ -136,7 +136,7 @@ def check_parameters(options: Mapping[str, Option], given: Mapping[str, Any]) ->
 
 
 def check_device(device: Any) -> None:
-    """Refuse a device that is not there."""
+    """Refuse a device that torch cannot use."""
     OPTIONS["device"].check("device", device)
     name, cpu = Argument("device", str(device)), Argument("device", "cpu")
     if str(device).startswith("cuda") and not torch.cuda.is_available():

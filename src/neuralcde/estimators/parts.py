@@ -1,4 +1,4 @@
-"""The replaceable parts of an estimator: chosen by name, class, object or recipe; saved as names and options."""
+"""The replaceable parts of an estimator (model, field, path, task): checks, copies, and conversion to JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..paths import PathScheme
 from ..solve import Tableau
 from ..tasks import Task
 
-Chosen = Any  # a name, a class, an object or a recipe; the declared options say what fits
+Chosen = Any  # a name, a class, an object or a recipe; checked by the declared options
 Value = TypeVar("Value")
 KINDS: dict[str, Registry[Any]] = {
     "model": PathModel.registry,
@@ -22,13 +22,13 @@ KINDS: dict[str, Registry[Any]] = {
     "path": PathScheme.registry,
     "task": Task.registry,
 }
-# Far above what is of use. A model that somebody else saved can ask for no more than that.
+# Far above useful sizes. They bound what a model folder from an untrusted source can ask for.
 LARGEST = {"depth": 1000, "substeps": 1000}
 LARGEST_OPTION = 100_000
 
 
 def check_recipes(given: Mapping[str, Any]) -> None:
-    """Refuse recipes of absurd size."""
+    """Refuse recipes whose integer options exceed the limits above."""
     for name in KINDS:
         for option, value in given[name].options.items() if isinstance(given[name], Recipe) else ():
             largest = LARGEST.get(option, LARGEST_OPTION)
@@ -37,12 +37,12 @@ def check_recipes(given: Mapping[str, Any]) -> None:
 
 
 def copied(value: Value) -> Value:
-    """A copy that later changes of the user's objects do not reach."""
+    """A deep copy, so that later changes to the user's objects have no effect."""
     return copy.deepcopy(value)
 
 
 def part_to_config(name: str, value: Any) -> Any:
-    """A part as JSON holds it: its name, or its name and options; a tableau as its numbers."""
+    """Convert a part to JSON: its name, or its name and options; a tableau is converted to its coefficients."""
     if isinstance(value, Tableau):
         return value.to_config()
     if name not in KINDS or isinstance(value, str):
@@ -53,11 +53,11 @@ def part_to_config(name: str, value: Any) -> Any:
 
 
 def part_from_config(name: str, config: Any) -> Any:
-    """What `part_to_config` described. Members from outside the package must have been imported."""
+    """The inverse of `part_to_config`. Parts from outside the package must have been imported before."""
     if name == "solver" and isinstance(config, dict):
         return Tableau.from_config(config)
     if isinstance(config, str) and name in KINDS and (name, config) != ("task", "auto"):
-        KINDS[name][config]  # an error that says how a member from outside becomes known
+        KINDS[name][config]  # an unknown name raises an error that says how to register it
     if name not in KINDS or not isinstance(config, dict):
         return config
     if name == "path":

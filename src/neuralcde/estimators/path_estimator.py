@@ -1,4 +1,4 @@
-"""What classifier and regressor share: parameters, fit, outputs."""
+"""The base class of the classifier and the regressor: parameters, fit, raw outputs."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from .parts import Chosen, copied
 from .preparation import Preparation
 from .splits import stratified_split
 
-MIN_VALIDATION_SERIES = 8  # series; where there would be fewer, all of them train
-LARGE = 2**24  # values; above it paths are built batch by batch
+MIN_VALIDATION_SERIES = 8  # with fewer validation series, there is no validation
+LARGE = 2**24  # number of values above which paths are built per batch, to save memory
 
 
 @documented(OPTIONS)
@@ -105,24 +105,32 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.verbose = verbose
 
-    goal: ClassVar[str]  # of the tasks that it trains
-    options: ClassVar[Mapping[str, Option]] = OPTIONS  # what each parameter may be, its default and what it does
+    goal: ClassVar[str]  # "classification" or "regression": the `goal` of the tasks it accepts
+    options: ClassVar[Mapping[str, Option]] = OPTIONS  # kind, default and help of each parameter
     task_: Task
     preparation_: Preparation
     module_: PathModel
 
     def fit(self, X: Any, y: Any, *, folder: Path | str | None = None, resume: bool = False) -> Any:
-        """Learn from series and their targets.
+        """Fit the model to series and their targets.
 
         Parameters
         ----------
         X
-            An `IrregularSeries`; or an array (series, steps, channels), or (series, steps) of one channel, NaN for missing.
+            An `IrregularSeries`; or an array (series, steps, channels), or (series, steps) for one channel, with NaN
+            for missing values.
         y
-            A target a series: by position, or a mapping (or pandas Series) from id to target. With `per_row` a target for every
-            row of the series: one array of them all, or an array a series, by position or by id; NaN where it is not known.
-        folder, resume
-            Where checkpoints and the history go, and whether to go on from them.
+            One target per series: an array in the order of the series, or a mapping (or pandas Series) from id to
+            target. With `per_row` one target per row: one array for all rows, or one array per series, by position or
+            by id; NaN for unknown targets.
+        folder
+            Folder for checkpoints and the training history; None to write none.
+        resume
+            Whether to resume from the checkpoint in `folder`.
+
+        Returns
+        -------
+        self
         """
         settings = self.check_parameters()
         if resume and self.random_state is None:
@@ -169,16 +177,16 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
             "n_iter_": len(result.history),
             "_fitted_params": copied(self.get_params(deep=False)),
         }
-        # Nothing was set before, and this is one assignment: a fit that fails or is interrupted leaves everything as it was.
+        # A single assignment at the end: a fit that fails or is interrupted leaves the estimator unchanged.
         others = {name: value for name, value in vars(self).items() if name not in OF_ARRAYS}
         self.__dict__ = others | noted | fitted
         return self
 
     def _pairs(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Known targets, and the predictions for them."""
+        """The known targets, and the predictions for them."""
         series = as_series(self, X)
         targets = as_targets(y, series, by_id=series is X, per_row=self.per_row)
-        predictions = self.predict(series)  # not X: an array is validated and copied once
+        predictions = self.predict(series)  # not X, so that an array is validated and copied only once
         if not self.per_row:
             return targets, predictions
         return _known_targets(targets), predictions[_known(targets)]
@@ -246,14 +254,14 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         return outputs.cpu()
 
     def read_long(self, frame: Any, *, duplicates: Literal["error", "mean", "last"] = "error") -> IrregularSeries:
-        """Series of a new long table, read as the one that was fitted: the same columns, categories and unit of time."""
+        """Read a new long table in the format of the training table: same columns, categories and unit of time."""
         check_is_fitted(self, "module_")
         return IrregularSeries.from_long(frame, like=self.preparation_.template(), duplicates=duplicates)
 
     def save(self, folder: str | Path) -> None:
-        """Write the fitted estimator into a folder: weights as safetensors, everything else as JSON. Read it with `nc.load`.
+        """Save the fitted estimator in a folder: weights as safetensors, everything else as JSON.
 
-        Of several processes under torchrun the first one writes.
+        Load it with `nc.load`. Under torchrun only rank 0 writes.
         """
         from .saving import save
 
@@ -261,11 +269,14 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
             save(self, Path(folder))
 
     def check_parameters(self) -> TrainingSettings:
-        """Refuse wrong parameters, as `fit` does first of all; those of the training are returned."""
+        """Check the parameters, as `fit` does first, and return the settings of the training."""
         return check_parameters(self.options, vars(self))
 
     def make_task(self, y: NDArray[Any]) -> Task:
-        """The task that `fit` trains on these targets: the chosen one, or the one that y asks for. With `per_row` y has all rows."""
+        """Make the task for these targets: the one given as `task`, or one inferred from y.
+
+        With `per_row`, y holds the targets of all rows.
+        """
         y = self._checked_targets(_known_targets(y) if self.per_row else y)
         given = self._task_options()
         if isinstance(self.task, str) and self.task == "auto":
@@ -273,7 +284,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         elif isinstance(self.task, Task):
             for name in given:
                 raise ArgumentError(
-                    Argument(name), " cannot be given together with a task object; make the task with it."
+                    Argument(name), " cannot be given together with a task object; pass it to the task instead."
                 )
             task = copied(self.task)
         else:
@@ -281,7 +292,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
             task = recipe.member.from_targets(y, **recipe.options | given)
         if task.goal != self.goal:
             raise ArgumentError(
-                Argument("task", self.task), f" is a task of {task.goal}, but this estimator is one of {self.goal}."
+                Argument("task", self.task), f" is a {task.goal} task, but this estimator is for {self.goal}."
             )
         return task
 
@@ -292,11 +303,11 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
     def _task_options(self) -> dict[str, Any]:
-        """Options of the estimator that a task is made with."""
+        """Parameters of the estimator that are passed to the task."""
         return {}
 
     def _split(self, targets: NDArray[Any] | None, size: int, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Positions of the training series and of the validation series, ascending."""
+        """Split into training and validation series, as sorted positions."""
         everything = np.arange(size)
         count = round(self.validation_fraction * size)
         if count >= size:
@@ -311,7 +322,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
     def _dataset(
         self, series: IrregularSeries, preparation: Preparation | None = None, targets: Tensor | None = None
     ) -> PathDataset:
-        """Series as a model sees them; paths of large data are built batch by batch, for the memory's sake."""
+        """The data set of paths of these series. For large data the paths are built per batch, to save memory."""
         learnt = preparation or self.preparation_
 
         def path(part: IrregularSeries) -> ControlPath:
@@ -335,12 +346,13 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
 
 
 def _check_within(series: IrregularSeries, asked: Tensor) -> None:
-    """Times (k,) or (series, k) must lie in every series, or in their own."""
+    """Refuse times, of shape (k,) or (series, k), that lie outside the observed range of a series."""
     low, high = series.times[series.offsets[:-1]], series.times[series.offsets[1:] - 1]
     asked = asked.reshape(1) if asked.ndim == 0 else asked
     if asked.ndim > 2 or (asked.ndim == 2 and len(asked) != len(series)):
         raise ArgumentError(
-            f"times of shape {tuple(asked.shape)} do not fit {len(series)} series; expected (k,) shared, or ({len(series)}, k).",
+            f"times of shape {tuple(asked.shape)} do not fit {len(series)} series; expected (k,) for all series, or "
+            f"({len(series)}, k).",
             argument="times",
         )
     outside = ((asked < low[:, None]) | (asked > high[:, None]) | asked.isnan()).nonzero()
@@ -350,14 +362,15 @@ def _check_within(series: IrregularSeries, asked: Tensor) -> None:
             series.format.show(float(t)) for t in (asked.expand(len(series), -1)[i, j], low[i], high[i])
         )
         raise ArgumentError(
-            f"times: {time} lies outside series {ragged.series_name(series.ids, i)}, which was observed from {first} to {last}; "
-            f"nothing is extrapolated. Ask each series for times of its own: times of shape ({len(series)}, k).",
+            f"times: {time} lies outside series {ragged.series_name(series.ids, i)}, which was observed from {first} "
+            f"to {last}; there is no extrapolation. To use other times for each series, pass times of shape "
+            f"({len(series)}, k).",
             argument="times",
         )
 
 
 def _check_finite(outputs: Tensor, series: IrregularSeries, *, per_row: bool = False) -> None:
-    """Refuse to predict from what is no number: a class, or the side of a threshold, would be made of it."""
+    """Refuse outputs that are NaN or infinite: decoding would silently turn them into a class or a number."""
     wrong = ~outputs.isfinite().reshape(len(outputs), -1).all(1)
     if not wrong.any():
         return
@@ -365,8 +378,9 @@ def _check_finite(outputs: Tensor, series: IrregularSeries, *, per_row: bool = F
     found = ragged.series_of_rows(series.offsets)[found] if per_row else found
     count = len(set(found.tolist()))
     raise ArgumentError(
-        f"X: the model's output for series {ragged.series_name(series.ids, int(found[0]))} is not finite ({count} of {len(series)} "
-        "series). Look for values there that are far beyond those of the training series; if there are none, fit again with ",
+        f"X: the model's output for series {ragged.series_name(series.ids, int(found[0]))} is not finite ({count} of "
+        f"{len(series)} series). Look for values far outside the range of the training series; if there are none, fit "
+        "again with ",
         Argument("gradient_clip", 1.0),
         " or a smaller ",
         Argument("learning_rate"),
@@ -386,4 +400,4 @@ def _known_targets(targets: NDArray[Any]) -> NDArray[Any]:
             f"y has no known target: all of its {len(targets)} rows are NaN or None; give at least one row its target.",
             argument="y",
         )
-    return np.asarray(known.tolist())  # by way of a list, so that integers beside None are integers again
+    return np.asarray(known.tolist())  # through a list, so that an object array of integers becomes an integer array

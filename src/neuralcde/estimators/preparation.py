@@ -1,4 +1,4 @@
-"""From a user's series to paths: scaling, time and count channels, missing static features, interpolation."""
+"""Preprocessing of series into paths: scaling, time and count channels, missing static features, interpolation."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ STATE = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Preparation:
-    """What is done to series before a model sees them, fitted on the training data.
+    """The preprocessing between the user's series and the model, fitted on the training data.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The regressor."""
+"""The scikit-learn regressor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .path_estimator import PathEstimator
 
 @documented(PathEstimator.options)
 class NeuralCDERegressor(RegressorMixin, PathEstimator):  # type: ignore[misc]
-    """Predict numbers from series with a Neural CDE, or with one of the models it is compared with.
+    """Predict numbers from series with a Neural CDE or another model of paths.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class NeuralCDERegressor(RegressorMixin, PathEstimator):  # type: ignore[misc]
     Attributes
     ----------
     module_ : the fitted model, a torch module
-    history_ : list of a dict an epoch
+    history_ : list of dicts, one per epoch
 
     Examples
     --------
@@ -53,18 +53,30 @@ class NeuralCDERegressor(RegressorMixin, PathEstimator):  # type: ignore[misc]
         return regression_task(y)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """A number (or several) a series, or a row."""
+        """Predictions per series, or per row with `per_row`; shape (cases,), or (cases, targets) for 2-d targets."""
         outputs = self.outputs(X)
         return self.task_.decode(outputs)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Share of the variance explained; y as in `fit`."""
+        """Coefficient of determination R² of the predictions for X; y as in `fit`."""
         return float(r2_score(*self._pairs(X, y), sample_weight=sample_weight))
 
     def predict_at(self, X: Any, times: Any) -> NDArray[Any]:
-        """Predictions (series, k) at times (k,) shared or (series, k), in the units of the table.
+        """Predictions at given times.
 
-        At a row they know the rows up to it, unless path="natural_cubic"; between rows they have seen the next one, too, unless
-        path="rectilinear".
+        On causal paths (all but "natural_cubic" and "smoothing"), a prediction at the time of a row depends only on the
+        rows up to it. Between two rows it also depends on the next row, unless path="rectilinear".
+
+        Parameters
+        ----------
+        X
+            Series, as in `fit`.
+        times
+            Shape (k,), the same times for all series, or (series, k), in the units of the table.
+
+        Returns
+        -------
+        array
+            Shape (series, k), or (series, k, targets) for 2-d targets.
         """
         return self.task_.decode(self.outputs_at(X, times))

@@ -1,4 +1,4 @@
-"""Fitted estimators as folders: weights as safetensors, everything else as JSON. Loading runs no code."""
+"""Save and load fitted estimators: weights as safetensors, everything else as JSON. Loading runs no code."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ CONFIG = {
 
 
 def save(estimator: PathEstimator, folder: Path) -> None:
-    """Write the files of a fitted estimator into a folder: all of them, or none if the process ends before."""
+    """Write the files of a fitted estimator into a folder, atomically: all of them or none."""
     with staged(folder) as part:
         write_files(estimator, part)
 
@@ -76,7 +76,7 @@ def write_files(estimator: PathEstimator, folder: Path) -> None:
         "neuralcde": __version__,
         "torch": torch.__version__,
         "estimator": type(estimator).__name__,
-        "parameters": _plain(estimator._fitted_params),  # not what was set since
+        "parameters": _plain(estimator._fitted_params),  # as of fit, not as changed by set_params since
         "task": estimator.task_.to_config(),
         "channels": estimator.module_.channels,
         "array": {name: np.asarray(vars(estimator)[name]).tolist() for name in OF_ARRAYS if name in vars(estimator)},
@@ -179,7 +179,7 @@ def _check_format(folder: Path, config: dict[str, Any]) -> None:
         check_shape(config, CONFIG)
         others = sorted(set(config["files"]) - set(FILES))
         if others:
-            raise ValueError(f"files has {reprlib.repr(others)}, which are no files of an estimator.")
+            raise ValueError(f"files has {reprlib.repr(others)}, which are not files of an estimator.")
 
 
 def _parameters(given: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Random splits of series into those that train and those that are held out."""
+"""Random, stratified splits of series into a training set and a held-out set."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from sklearn.model_selection import train_test_split
 def stratified_split(
     size: int, held_out: int | float, seed: int, *, labels: NDArray[Any] | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Draw the series to keep and the series to hold out at random, each class in proportion.
+    """Split series at random into a kept and a held-out part, stratified by class.
 
-    The split is a plain random one where classes cannot be in proportion: where a class has a single series, or a part
-    would have fewer series than there are classes.
+    The split is not stratified if that is impossible: if a class has a single series, or a part would have fewer series
+    than there are classes.
 
     Parameters
     ----------
     size
         Number of series.
     held_out
-        How many of them to hold out: a number, or as a float a share between 0 and 1, rounded up.
+        Number of series to hold out; or, as a float between 0 and 1, their fraction, rounded up.
     seed
         Seed of the draw. The same seed gives the same split.
     labels
-        One class per series. None, or several labels per series, for a plain random split.
+        One class per series. The split is not stratified if it is None or has several labels per series.
 
     Returns
     -------
     kept, held_out
-        Positions in random order.
+        Positions of the series, in random order.
 
     Raises
     ------

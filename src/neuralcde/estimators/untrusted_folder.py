@@ -1,4 +1,4 @@
-"""Reading files of a folder that is not trusted: regular files of bounded size, plain JSON, safetensors."""
+"""Read files from an untrusted folder: regular files of bounded size, plain JSON, safetensors."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def read_file(folder: Path, name: str, largest: int, *, missing: str = "") -> by
         try:
             place, root = file.resolve(strict=True), folder.resolve(strict=True)
         except (FileNotFoundError, NotADirectoryError):
-            missing = missing or f"{folder} was not written by neuralcde, or not wholly."
+            missing = missing or f"{folder} was not written by neuralcde, or is incomplete."
             raise FileNotFoundError(f"{file} is not there; {missing}") from None
-        except (OSError, RuntimeError) as reason:  # links in a circle
+        except (OSError, RuntimeError) as reason:  # circular links
             raise ValueError(str(reason)) from reason
         if not place.is_relative_to(root):
             raise ValueError(f"it is a link out of the folder, to {place}.")
@@ -52,14 +52,14 @@ def read_file(folder: Path, name: str, largest: int, *, missing: str = "") -> by
 def _check_regular(found: os.stat_result, largest: int) -> int:
     """Check the kind and the size of a file; returns the size."""
     if not stat.S_ISREG(found.st_mode):
-        raise ValueError("it is no regular file.")
+        raise ValueError("it is not a regular file.")
     if found.st_size > largest:
         raise ValueError(f"it has {found.st_size:,} bytes, and up to {largest:,} are read.")
     return found.st_size
 
 
 def _at_once(file: str, flags: int) -> int:
-    """Open without blocking, which a pipe without a writer would do."""
+    """Open without blocking; a pipe without a writer would block otherwise."""
     return os.open(file, flags | getattr(os, "O_NONBLOCK", 0))
 
 

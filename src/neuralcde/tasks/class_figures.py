@@ -55,13 +55,13 @@ def binary_figures(p: Array, test: Evaluation) -> list[Drawing]:
         draw(
             "Precision and recall",
             "The nearer to the top right corner the better. It is more informative than the ROC curve if one class is "
-            f"rare. Dashed line: chance level ({percent(share)} of the test {test.cases} are {yes_name}). Dot: threshold "
-            "0.5 on the probability.",
+            f"rare. Dashed line: chance level ({percent(share)} of the test {test.cases} are {yes_name}). Dot: "
+            "threshold 0.5 on the probability.",
             precision,
         ),
         calibration_figure(
-            f"Of the {test.cases} with a predicted probability of about 30 %, are 30 % {yes_name}? Dots on the diagonal "
-            "mean yes. Dots below it mean that the probabilities are too high. Bars: 95 % intervals.",
+            f"Of the {test.cases} with a predicted probability of about 30 %, are 30 % {yes_name}? Dots on the "
+            "diagonal mean yes. Dots below it mean that the probabilities are too high. Bars: 95 % intervals.",
             p[:, 1],
             yes,
             xlabel=f"predicted probability of {yes_name}",
@@ -113,8 +113,8 @@ def multiclass_figures(p: Array, test: Evaluation) -> list[Drawing]:
             wide=size > 8,
         ),
         calibration_figure(
-            "Of the predictions with a probability of about 80 %, are 80 % correct? Dots on the diagonal mean yes. Dots "
-            "below it mean that the model is overconfident. Bars: 95 % intervals.",
+            "Of the predictions with a probability of about 80 %, are 80 % correct? Dots on the diagonal mean yes. "
+            "Dots below it mean that the model is overconfident. Bars: 95 % intervals.",
             p.max(1),
             right,
             xlabel="probability of the predicted class",

@@ -1,4 +1,4 @@
-"""How a model is trained."""
+"""Settings of the training loop."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ OPTIONS = {
     "weight_penalty": Option(
         FROM_ZERO,
         0.0,
-        "Factor of a penalty on the training loss: the sum of the norms of the tensors that the paper penalises (appendix "
-        "D.1). These are the weights of the field; in models that jump, all weights but those of the initial network.",
+        "Factor of the paper's penalty on the training loss (appendix D.1): the sum of the norms of the weight tensors "
+        "of the field; in models with jumps, of all weight tensors except those of the initial network.",
     ),
     "weight_decay": Option(FROM_ZERO, 0.0, "Weight decay, decoupled from the loss (AdamW)."),
     "gradient_clip": Option(
@@ -34,8 +34,8 @@ OPTIONS = {
     "schedule": Option(
         Choice("plateau", "cosine", "constant"),
         "plateau",
-        'Learning rate over time. "plateau" lowers it after epochs without a better validation loss, by default to a tenth '
-        'after 10 of them; "cosine" lowers it to zero over max_epochs; "constant" keeps it.',
+        'Learning rate schedule. "plateau" lowers the learning rate after epochs without a better validation loss, by '
+        'default to a tenth after 10 epochs; "cosine" lowers it to zero over max_epochs; "constant" keeps it.',
     ),
     "plateau_factor": Option(SHARE, 0.1, 'Factor on the learning rate at a plateau, for schedule "plateau".'),
     "plateau_patience": Option(
@@ -49,20 +49,20 @@ OPTIONS = {
     "ema_decay": Option(
         SHARE,
         0.0,
-        "Decay per step of the exponential moving average of the weights, which is then the model; 0 for no average. The "
-        "decay is smaller in the first steps, so that the initial weights are soon forgotten.",
+        "Decay per step of the exponential moving average of the weights, which is then used as the model; 0 for no "
+        "average. The decay is smaller in the first steps, so that the initial weights are soon forgotten.",
     ),
     "channel_dropout": Option(
         SHARE,
         0.0,
-        "Share of the data channels that a training series loses in a step, as if they had never been observed.",
+        "Probability with which each data channel of a training series is set to missing, drawn anew in every step.",
     ),
     "channel_jitter": Option(
         SHARE,
         0.0,
-        "Standard deviation of the random factors near 1 that multiply each data channel of a training series and its time "
-        "channel, drawn anew in every step. The model sees the same series a little larger or smaller and, where time is a "
-        "channel, faster or slower; of use where the target does not depend on that.",
+        "Standard deviation of random factors near 1 that multiply each data channel and the time channel of a "
+        "training series, drawn anew in every step. The model sees slightly scaled and, if time is a channel, slightly "
+        "faster or slower series. This is useful if the target does not depend on scale and speed.",
     ),
     "skipped_in_a_row": Option(
         Whole(1), 5, "Number of consecutive batches without a finite loss that ends the training."
@@ -79,7 +79,7 @@ OPTIONS = {
 @documented(OPTIONS)
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How a model is trained: Adam, with what the paper and noisy labels ask for.
+    """Settings of the training loop, which uses Adam.
 
     Parameters
     ----------
@@ -106,6 +106,6 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if isinstance(value, np.generic):  # as searches give them; checkpoints hold plain numbers alone
+            if isinstance(value, np.generic):  # from a parameter search; checkpoints hold plain numbers
                 object.__setattr__(self, name, value.item())
         check_options(OPTIONS, vars(self))
