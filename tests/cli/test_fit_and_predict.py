@@ -620,7 +620,7 @@ def test_codes_keep_their_zeros_and_decimals_are_numbers(tmp_path):
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [('static = "age"', "static = 'age' is not a list of names"), ('seed = "a"', "seed = 'a' is not a whole number")],
+    [('static = "age"', "static = 'age' is not a list of names"), ('seed = "a"', "seed = 'a' is not an integer")],
 )
 def test_a_configuration_of_other_types(table, line, message):
     file = table.parent / "wrong.toml"

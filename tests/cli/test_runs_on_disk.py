@@ -102,7 +102,7 @@ def test_wrong_options_are_refused_before_the_table_is_read_and_change_nothing(o
         ('path = "spline"', "path must be 'hermite', 'linear', 'natural_cubic', 'rectilinear'"),
         ("channels = [3]", "channels = [3] is not a list of names."),
         ('per_row = "yes"', "per_row must be True or False, got 'yes'."),
-        ("seed = true", "seed = True is not a whole number."),
+        ("seed = true", "seed = True is not an integer."),
         ('task = "survival"', 'task must be "classification", "binary"'),
         ("table = 3", "table = 3 is not the name of a file."),
         ("random_state = 3", "random_state is called seed here; write seed = 3."),

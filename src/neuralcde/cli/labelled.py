@@ -129,9 +129,9 @@ def text_among_numbers(column: polars.Series, *, least: int = 0) -> str | None:
         return None
     cells, numbers = numeric_cells(column)
     text, different = cells.filter(~numbers), cells.filter(numbers).n_unique()
-    few = 0 < len(text) < len(cells) / 2
-    one = text.n_unique() == 1 and different > 10
-    if not (few or one) or different <= least:
+    minority = 0 < len(text) < len(cells) / 2
+    repeated = text.n_unique() == 1 and different > 10
+    if not (minority or repeated) or different <= least:
         return None
     examples = ", ".join(map(repr, text.unique(maintain_order=True)[:3]))
     return (

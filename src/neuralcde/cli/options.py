@@ -155,5 +155,5 @@ def _words(kind: Any) -> str:
         return " or ".join(_words(one) for one in inner if one is not types.NoneType)
     if origin is Literal:
         return " or ".join(json.dumps(one) for one in inner)
-    names = {float: "a number", int: "a whole number", bool: "true or false", Path: "the name of a file"}
+    names = {float: "a number", int: "an integer", bool: "true or false", Path: "the name of a file"}
     return "a list of names" if origin is list else names.get(kind, "text")

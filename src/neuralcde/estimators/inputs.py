@@ -84,7 +84,7 @@ def _read(estimator: Any, X: Any, *, reset: bool) -> IrregularSeries:
 
 
 def as_targets(
-    y: Any, series: IrregularSeries, *, by_id: bool = True, per_row: bool = False, may_miss: bool = False
+    y: Any, series: IrregularSeries, *, by_id: bool = True, per_row: bool = False, allow_missing: bool = False
 ) -> NDArray[Any]:
     """Targets in the order of the series.
 
@@ -98,7 +98,7 @@ def as_targets(
         Whether the index of a pandas object may hold ids; False if X was an array.
     per_row
         Whether there is one target per row of the series: one array of all, or one array per series.
-    may_miss
+    allow_missing
         Whether a series may have no target.
     """
     if y is None:
@@ -126,7 +126,7 @@ def as_targets(
             argument="y",
         )
     unknown = np.asarray(missing_targets(targets).reshape(len(targets), -1).any(1))
-    if not may_miss and unknown.any():
+    if not allow_missing and unknown.any():
         raise ArgumentError(
             f"Input y contains NaN or None: series {ragged.series_name(series.ids, int(unknown.argmax()))} has no "
             f"target ({int(unknown.sum())} of {len(series)} series); leave such series out.",
@@ -168,14 +168,14 @@ def _looked_up(y: Any, ids: list[Any], *, from_table: bool) -> Any:
 
 
 def _as_array(y: Any) -> NDArray[Any]:
-    """Targets as an array of numbers, text or booleans; missing ones beside text are None in an array of objects."""
+    """Targets as an array of numbers, text or booleans. With missing text targets, an object array with None."""
     try:
         targets = np.asarray(y)
     except (TypeError, ValueError) as reason:
         raise ArgumentError(
             f"y cannot be read as an array of targets, it is a {type(y).__name__}: {reason}", argument="y"
         ) from reason
-    if targets.dtype.kind in "US":  # numpy turns NaN and None beside text into text
+    if targets.dtype.kind in "US":  # numpy converts NaN and None among text to text
         items = np.asarray(y, dtype=object)
         targets = items if missing_targets(items).any() else targets
     if targets.dtype != object:

@@ -58,8 +58,8 @@ def _is_whole(value: Any) -> bool:
 
 TEXT = Leaf("text", _is_text)
 TRUTH = Leaf("true or false", lambda value: isinstance(value, bool))
-WHOLE = Leaf("a whole number of at least 0", _is_whole)
-COUNT = Leaf("a whole number of at least 1", lambda value: _is_whole(value) and value > 0)
+WHOLE = Leaf("an integer of at least 0", _is_whole)
+COUNT = Leaf("an integer of at least 1", lambda value: _is_whole(value) and value > 0)
 FINITE = Leaf("a finite number", is_finite)
 POSITIVE = Leaf("a number between 1e-170 and 1e155", lambda value: is_finite(value) and 1e-170 < value < 1e155)
 MODERATE = Leaf("a number between -1e100 and 1e100", lambda value: is_finite(value) and abs(value) < 1e100)
@@ -89,7 +89,7 @@ def check_shape(value: Any, shape: Shape, where: str = "") -> None:
     Raises
     ------
     ValueError
-        Naming the place, what was found there and what was expected.
+        If the shape differs. The message names the place, the value and the expected shape.
     """
 
     def refuse(words: str) -> None:

@@ -62,9 +62,9 @@ class Preparation:
     flagged
         Static features that were missing in training: each gets an indicator of whether it was observed.
     use, static_use
-        Factors on the scaled channels and static features: 1, or 0 for those that never varied in the training
-        series, or NaN for those that were never observed there. Nothing was learnt from the values of these two, so
-        later values are ignored, too. Observations of a constant channel still count (`intensity`).
+        Factor per scaled channel and per static feature: 1 normally, 0 if it was constant in the training series, NaN
+        if it was never observed there. With 0 or NaN its values are ignored in later series, too, because nothing was
+        learnt from them. Observations of a constant channel are still counted if `intensity` is set.
     dtype
         dtype of the training series' values.
     format

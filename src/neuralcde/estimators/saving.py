@@ -59,7 +59,7 @@ def save(estimator: PathEstimator, folder: Path) -> None:
 def write_files(estimator: PathEstimator, folder: Path) -> None:
     """Write the files of a fitted estimator one after the other, for folders that the caller stages.
 
-    `config.json` holds the digests of the others, so that files of different models are told apart.
+    `config.json` holds the digests of the others, so that `load` notices files of different models.
     """
     check_is_fitted(estimator, "module_")
     if type(estimator) not in KINDS.values():
@@ -116,10 +116,10 @@ def load(folder: str | Path, *, device: str = "cpu") -> PathEstimator:
     Raises
     ------
     FileNotFoundError
-        If there is no such folder, or a file of it is missing.
+        If the folder or one of its files does not exist.
     ValueError
-        If the folder is damaged, was not written by neuralcde or by another version of it, or if there is no such
-        device.
+        If the folder is damaged, was not written by neuralcde, or was written in another format version; or if there
+        is no such device.
     """
     check_device(device)
     folder = Path(folder)

@@ -125,12 +125,12 @@ def inline_svg(text: str, *, label: str) -> Markup:
     body = text[text.index(">", text.index("<svg")) + 1 :]
     body = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>", "", body, flags=re.DOTALL)
 
-    def mend(tag: re.Match[str]) -> str:  # matplotlib escapes text, so only real tags match
+    def cleaned(tag: re.Match[str]) -> str:  # matplotlib escapes text, so only real tags match
         found = re.sub(r"font-family:[^;\"]*;?|transform=\"rotate\(-0 [^\"]*\"", "", tag[0])
         found = re.sub(r'(<g\b[^>]*?) id="[^"]*"', r"\1", found).replace("xlink:href", "href")
         found = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{own}-", found)
         return re.sub(r"(\d\.\d\d)\d+", r"\1", " ".join(found.split()))
 
-    body = re.sub(r"<[^<>]+>", mend, body)
+    body = re.sub(r"<[^<>]+>", cleaned, body)
     body = re.sub(r">\s+<", "><", body).strip()
     return Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}').format(width, height, label, Markup(body))

@@ -102,13 +102,13 @@ def _prediction(axes: Any, run: Run, series: IrregularSeries, position: int, clo
     look = {"linewidth": 1.5, "marker": "o" if len(rows) <= 60 else "", "markersize": 2.6}
     t, several = _shown(times, clock)[rows], len(forecast.curves) > 1
     for place, curve in enumerate(forecast.curves):
-        colour, of_truth = (COLOURS[place], COLOURS[place]) if several else (DARK, GREY)
+        colour, truth_colour = (COLOURS[place], COLOURS[place]) if several else (DARK, GREY)
         # matplotlib leaves labels that start with _ out of the legend; the zero-width space in front keeps them
         axes.plot(t, curve.values, color=colour, label=f"\u200b{curve.name}", **look)
         if curve.truth is not None and len(curve.truth) == 1:
-            axes.axhline(curve.truth[0], **DASHED | {"color": of_truth})
+            axes.axhline(curve.truth[0], **DASHED | {"color": truth_colour})
         elif curve.truth is not None:
-            axes.plot(t, curve.truth[rows], **DASHED | {"color": of_truth})
+            axes.plot(t, curve.truth[rows], **DASHED | {"color": truth_colour})
     if forecast.probability:
         axes.set(ylim=(-0.04, 1.04))
         axes.set_yticks([0, 0.5, 1], ["0", "½", "1"])
@@ -124,8 +124,8 @@ def _words(run: Run, series: IrregularSeries, position: int, role: Role, clock: 
         facts.append(f"start {clock.since}")
     features = static_columns(series.static.numpy(), series.format)
     facts += [f"{short(key)} {_value(column[0])}" for key, column in features[:6]]
-    verdict, told = _verdict(run, run.rows_of(position), role)
-    return f"{short(series.ids[0], 40)}: {verdict}", f"{told}. {'; '.join(facts)}."
+    verdict, sentence = _verdict(run, run.rows_of(position), role)
+    return f"{short(series.ids[0], 40)}: {verdict}", f"{sentence}. {'; '.join(facts)}."
 
 
 def _verdict(run: Run, part: slice, role: Role) -> tuple[str, str]:

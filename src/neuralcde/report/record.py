@@ -39,7 +39,7 @@ def record_run(
     outputs: Tensor | None = None,
     encoded: Tensor | None = None,
 ) -> None:
-    """Write `data.json`, `test_outputs.safetensors` and `examples.safetensors` beside a saved estimator.
+    """Write `data.json`, `test_outputs.safetensors` and `examples.safetensors` into the folder of a saved estimator.
 
     `write_report` reads these files, and needs neither the table nor the training data. They are small: the only rows
     of data in them are those of up to three example series.
@@ -63,26 +63,30 @@ def record_run(
         raise FileNotFoundError(
             f"there is no saved model in {folder}; save the estimator there first: estimator.save(folder)."
         )
-    of_all = as_targets(targets, series, per_row=estimator.per_row, may_miss=True)
+    all_targets = as_targets(targets, series, per_row=estimator.per_row, allow_missing=True)
     parts = [np.flatnonzero(training), np.arange(len(series))[test]]
     if estimator.per_row:
         parts = [np.asarray(ragged.select(series.offsets, torch.from_numpy(part))[0]) for part in parts]
     task, held = estimator.task_, series[test]
-    before = task.encode(of_all[parts[0]])
-    known = task.encode(of_all[parts[1]]) if encoded is None else encoded
+    training_targets = task.encode(all_targets[parts[0]])
+    test_targets = task.encode(all_targets[parts[1]]) if encoded is None else encoded
     outputs = estimator.outputs(held) if outputs is None else outputs
     counts = held.lengths if estimator.per_row else torch.ones(len(held), dtype=torch.int64)
-    examples = choose_examples(task, outputs, known, counts=counts.numpy(), lengths=held.lengths.numpy())
+    examples = choose_examples(task, outputs, test_targets, counts=counts.numpy(), lengths=held.lengths.numpy())
     data = {
         "written": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         "series": summary_of_series(series) | {"training": int(training.sum()), "test": len(held)},
-        "cases": {"training": len(before), "test": len(known)},
-        "targets": {"training": task.summary(before), "test": task.summary(known)},
-        "baseline": task.baseline(before).double().tolist(),
+        "cases": {"training": len(training_targets), "test": len(test_targets)},
+        "targets": {"training": task.summary(training_targets), "test": task.summary(test_targets)},
+        "baseline": task.baseline(training_targets).double().tolist(),
         "examples": examples,
         "machine": _machine(estimator, held),
     }
-    tensors = {"outputs": outputs.detach().cpu().contiguous(), "targets": known.cpu().contiguous(), "counts": counts}
+    tensors = {
+        "outputs": outputs.detach().cpu().contiguous(),
+        "targets": test_targets.cpu().contiguous(),
+        "counts": counts,
+    }
     shown = held[[position for position, _ in examples]]
     data["ids"] = shown.ids.tolist()
     rows = {name: getattr(shown, name).detach().cpu().contiguous() for name in PARTS}

@@ -110,7 +110,7 @@ def check_outputs(tensors: dict[str, Tensor], data: dict[str, Any], estimator: P
     task = estimator.task_
     outputs, targets, counts = (_tensor(tensors, name) for name in ("outputs", "targets", "counts"))
     if counts.dtype != torch.int64 or counts.ndim != 1 or bool((counts < 1).any()) or not len(counts):
-        raise ValueError("counts are not positive whole numbers, one for every test series.")
+        raise ValueError("counts are not positive integers, one per test series.")
     if len(counts) != data["series"]["test"] or (not estimator.per_row and bool((counts != 1).any())):
         raise ValueError(f"counts do not fit the {data['series']['test']} test series.")
     total = sum(counts.tolist())

@@ -29,18 +29,18 @@ def binary_figures(p: Array, test: Evaluation) -> list[Drawing]:
         false, true, _ = roc_curve(yes, p[:, 1])
         axes.plot([0, 1], [0, 1], **DASHED)
         axes.plot(*thin(false, true), color=LINE)
-        found = p[:, 1] > 0.5
-        axes.plot(found[~yes].mean(), found[yes].mean(), "o", color=DOTS, markersize=6)
+        positive = p[:, 1] > 0.5
+        axes.plot(positive[~yes].mean(), positive[yes].mean(), "o", color=DOTS, markersize=6)
         axes.set(xlabel=f"false positive rate ({no_name})", ylabel=f"true positive rate ({yes_name})")
         _unit_square(axes)
 
-    def precision(axes: Any) -> None:
-        right, found, _ = precision_recall_curve(yes, p[:, 1])
+    def precision_recall(axes: Any) -> None:
+        precisions, recalls, _ = precision_recall_curve(yes, p[:, 1])
         axes.axhline(share, **DASHED)
-        axes.plot(*thin(found[found > 0], right[found > 0]), color=LINE, drawstyle="steps-post")
-        alarms = p[:, 1] > 0.5
-        if alarms.any():
-            axes.plot(alarms[yes].mean(), yes[alarms].mean(), "o", color=DOTS, markersize=6)
+        axes.plot(*thin(recalls[recalls > 0], precisions[recalls > 0]), color=LINE, drawstyle="steps-post")
+        positive = p[:, 1] > 0.5
+        if positive.any():
+            axes.plot(positive[yes].mean(), yes[positive].mean(), "o", color=DOTS, markersize=6)
         axes.set(xlabel=f"recall ({yes_name})", ylabel="precision")
         _unit_square(axes)
 
@@ -57,7 +57,7 @@ def binary_figures(p: Array, test: Evaluation) -> list[Drawing]:
             "The nearer to the top right corner the better. It is more informative than the ROC curve if one class is "
             f"rare. Dashed line: chance level ({percent(share)} of the test {test.cases} are {yes_name}). Dot: "
             "threshold 0.5 on the probability.",
-            precision,
+            precision_recall,
         ),
         calibration_figure(
             f"Of the {test.cases} with a predicted probability of about 30 %, are 30 % {yes_name}? Dots on the "

@@ -15,22 +15,22 @@ TARGETS = 4  # maximum number of targets with figures
 POINTS = 1500  # maximum number of points of a scatter plot
 
 
-def regression_figures(found: NDArray[Any], truth: NDArray[Any], test: Evaluation) -> list[Drawing]:
+def regression_figures(predicted: NDArray[Any], truth: NDArray[Any], test: Evaluation) -> list[Drawing]:
     """Three figures per target: predicted against true, residuals against predicted, and their histogram.
 
-    `found` and `truth` are predictions and targets in the units of y, of shape (cases, targets).
+    `predicted` and `truth` are in the units of y, of shape (cases, targets).
     """
     drawings = []
     for k, name in enumerate(test.names[:TARGETS]):
         known = ~np.isnan(truth[:, k])
         if known.any():
-            pair = truth[known, k], found[known, k]
+            pair = truth[known, k], predicted[known, k]
             drawings += _figures_of(short(name), *pair, test.cases, several=len(test.names) > 1)
     return drawings
 
 
-def _figures_of(name: str, truth: Any, found: Any, cases: str, *, several: bool) -> list[Drawing]:
-    residual = found - truth
+def _figures_of(name: str, truth: Any, predicted: Any, cases: str, *, several: bool) -> list[Drawing]:
+    residual = predicted - truth
     shown = np.arange(len(truth))
     if len(truth) > POINTS:
         shown = np.random.default_rng(0).choice(len(truth), POINTS, replace=False)
@@ -38,17 +38,17 @@ def _figures_of(name: str, truth: Any, found: Any, cases: str, *, several: bool)
     dots = {"color": LINE, "marker": "o", "linestyle": "", "markersize": 3.2, "alpha": 0.55, "markeredgewidth": 0}
     of, level = "", ""
     if several:
-        of, level = f": {name}", f" R² is {score(r2_score(truth, found))}."
+        of, level = f": {name}", f" R² is {score(r2_score(truth, predicted))}."
 
     def scatter(axes: Any) -> None:
-        ends = np.array([min(truth.min(), found.min()), max(truth.max(), found.max())])
+        ends = np.array([min(truth.min(), predicted.min()), max(truth.max(), predicted.max())])
         axes.plot(ends, ends, **DASHED)
-        axes.plot(truth[shown], found[shown], **dots)
+        axes.plot(truth[shown], predicted[shown], **dots)
         axes.set(xlabel=f"true {name}", ylabel="predicted")
 
-    def against(axes: Any) -> None:
+    def residual_plot(axes: Any) -> None:
         axes.axhline(0, **DASHED)
-        axes.plot(found[shown], residual[shown], **dots)
+        axes.plot(predicted[shown], residual[shown], **dots)
         axes.set(xlabel=f"predicted {name}", ylabel="predicted minus true")
 
     def histogram(axes: Any) -> None:
@@ -69,7 +69,7 @@ def _figures_of(name: str, truth: Any, found: Any, cases: str, *, several: bool)
         draw(
             f"Residuals{of}",
             "Ideally a horizontal band around zero. A slope, a bend or a fan shows structure that the model misses.",
-            against,
+            residual_plot,
         ),
         draw(
             f"Histogram of the residuals{of}",
