@@ -1,4 +1,4 @@
-"""The command line as a user meets it: fit, predict, and what it says about bad input."""
+"""The command line as a user sees it: fit, predict, and errors about bad input."""
 
 import contextlib
 import io
@@ -22,7 +22,7 @@ from neuralcde.cli.fit import _split
 from neuralcde.cli.labelled import text_among_numbers
 from neuralcde.cli.tables import read_table
 
-pytestmark = pytest.mark.xdist_group("command line")  # they share what is slow to set up
+pytestmark = pytest.mark.xdist_group("command line")  # these tests share slow fixtures
 
 COMMAND = str(Path(sys.executable).parent / "neuralcde")
 NAMES = ["--id", "stay", "--time", "hour", "--label", "outcome"]
@@ -30,7 +30,7 @@ SMALL = ["--max-epochs", "3", "--hidden", "6", "--width", "6", "--verbose", "0"]
 
 
 def run(*arguments):
-    """The command in this process: torch is imported already, which takes most of the time of the real one."""
+    """Run the command in this process, where torch is already imported; importing it takes most of the time."""
     said, complaints = io.StringIO(), io.StringIO()
     code = 0
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complaints):
@@ -42,7 +42,7 @@ def run(*arguments):
 
 
 def start(*arguments):
-    """The installed command in a process of its own."""
+    """Run the installed command in its own process."""
     return subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=240)
 
 
@@ -71,7 +71,7 @@ def model(table):
     return out
 
 
-def test_what_fit_leaves_behind(model):
+def test_fit_writes_the_model_its_config_and_its_metrics(model):
     names = {path.name for path in model.iterdir()}
     assert names >= {
         "config.json",
@@ -111,7 +111,7 @@ def test_a_written_configuration_repeats_the_run(model):
     assert "hidden = 5" in (model.parent / "other" / "config.toml").read_text()
 
 
-def test_none_is_something_to_say(model):
+def test_none_is_a_valid_value_where_an_option_is_optional(model):
     out = model.parent / "patient"
     done = run("fit", "--config", model / "config.toml", "--out", out, "--patience", "none", "--gradient-clip", "None")
     assert done.returncode == 0, done.stderr
@@ -126,7 +126,7 @@ def test_none_is_something_to_say(model):
     assert "--learning-rate cannot be none" in done.stderr
 
 
-def test_errors_speak_of_options(model):
+def test_errors_name_the_option_on_the_command_line(model):
     done = run("fit", "--config", model / "config.toml", "--out", model, "--max-epochs", "9", "--resume")
     assert done.returncode == 2
     assert "resume=" not in done.stderr
@@ -138,7 +138,7 @@ def test_errors_speak_of_options(model):
     assert "--device cpu" in " ".join(done.stderr.split()) or torch.cuda.is_available()
 
 
-def test_labels_from_a_second_table(table):
+def test_labels_may_come_from_a_second_table(table):
     frame = pl.read_csv(table)
     labels = table.parent / "labels.csv"
     frame.select("stay", "outcome").unique().write_csv(labels)
@@ -158,8 +158,8 @@ def test_labels_from_a_second_table(table):
     assert "labels for 1 ids that the table does not have, e.g. zz" in " ".join(done.stderr.split())
 
 
-def test_a_label_at_every_row(table):
-    """The label says whether the pulse is above zero now; some rows have none."""
+def test_labels_may_be_given_per_row(table):
+    """The label of a row says whether the pulse is above zero; some rows have no label."""
     frame = pl.read_csv(table).with_columns(
         state=pl.when(pl.col("pulse") > 0).then(pl.lit("up")).when(pl.col("pulse") <= 0).then(pl.lit("down"))
     )
@@ -220,7 +220,7 @@ def spoilt(table, name, change):
         ("no_rows", lambda f: f.head(0), "has no rows"),
     ],
 )
-def test_bad_tables_end_with_2_and_a_paragraph(table, name, change, message):
+def test_invalid_tables_exit_with_2_and_a_clear_message(table, name, change, message):
     file = spoilt(table, name, change)
     done = run(
         "fit", file, "--id", "stay", "--time", "hour", "--label", "outcome", "--out", table.parent / "bad", *SMALL
@@ -231,7 +231,7 @@ def test_bad_tables_end_with_2_and_a_paragraph(table, name, change, message):
     assert not (table.parent / "bad").exists()
 
 
-def test_wrong_use(table, tmp_path):
+def test_invalid_arguments_exit_with_2_and_a_clear_message(table, tmp_path):
     names = ["--time", "hour", "--label", "outcome", "--out", tmp_path / "bad"]
     for arguments, message in (
         (["fit", tmp_path / "none.csv", "--id", "stay", *names], "does not exist"),
@@ -249,12 +249,12 @@ def test_wrong_use(table, tmp_path):
     assert "is empty" in done.stderr
 
 
-def test_debug_shows_where(table, tmp_path):
+def test_debug_raises_the_original_error(table, tmp_path):
     with pytest.raises(WrongUseError, match="--id stai"):
         run("fit", table, "--id", "stai", "--time", "hour", "--label", "outcome", "--out", tmp_path / "bad", "--debug")
 
 
-def test_a_channel_without_a_value_and_unsorted_rows_work(table):
+def test_empty_channels_and_unsorted_rows_are_accepted(table):
     file = spoilt(table, "hollow", lambda f: f.with_columns(hollow=pl.lit(None, dtype=pl.Float64)).sort("noise"))
     names = ["--id", "stay", "--time", "hour", "--label", "outcome", "--channels", "pulse", "--channels", "hollow"]
     done = start("fit", file, *names, "--out", table.parent / "hollow", *SMALL)
@@ -262,7 +262,7 @@ def test_a_channel_without_a_value_and_unsorted_rows_work(table):
     assert "neuralcde: the channels ['hollow'] never vary" in " ".join(done.stderr.split())
 
 
-def test_a_column_of_text_is_left_out_with_a_word(table):
+def test_text_columns_are_left_out_with_a_warning(table):
     file = spoilt(table, "ward", lambda f: f.with_columns(ward=pl.lit("north")))
     done = start("fit", file, *NAMES, "--out", table.parent / "ward", *SMALL)
     assert done.returncode == 0, done.stderr
@@ -270,8 +270,8 @@ def test_a_column_of_text_is_left_out_with_a_word(table):
     assert "'ward' (String)" in " ".join(done.stderr.split())
 
 
-def test_a_disk_that_fills_up_leaves_the_old_model(model, table):
-    """Files may have two kilobytes only, as if the disk had no more."""
+def test_a_full_disk_leaves_the_old_model(model, table):
+    """A limit of two kilobytes per file stands for a full disk."""
     before = {path: path.read_bytes() for path in model.iterdir() if path.is_file()}
     done = subprocess.run(
         [COMMAND, "fit", str(table), *NAMES, "--out", str(model), *SMALL, "--seed", "3"],
@@ -301,8 +301,8 @@ def test_an_interrupted_training_keeps_its_best_model(table):
     assert run("predict", out, table).returncode == 0
 
 
-def test_a_class_with_one_series_trains(table):
-    """Whatever the seed: of forty series one is of a class of its own."""
+def test_training_works_with_a_class_of_one_series(table):
+    """One of forty series is the only one of its class; training works for every seed."""
     rare = pl.when(pl.col("stay") == "s0").then(pl.lit("rare")).otherwise(pl.col("outcome"))
     file = spoilt(table, "rare", lambda f: f.with_columns(outcome=rare))
     for seed in range(12):
@@ -327,7 +327,7 @@ def test_a_class_with_one_series_trains(table):
         ),
     ],
 )
-def test_labels_and_times_of_all_kinds(table, name, change, message):
+def test_labels_and_times_may_have_any_type(table, name, change, message):
     file = spoilt(table, name, change)
     done = run("fit", file, *NAMES, "--out", table.parent / name, *SMALL)
     assert done.returncode == (0 if message is None else 2), done.stderr
@@ -337,7 +337,7 @@ def test_labels_and_times_of_all_kinds(table, name, change, message):
 
 
 @pytest.mark.parametrize("kind", ["int", "bool", "int with gaps"])
-def test_integer_and_boolean_labels_at_every_row(table, kind):
+def test_labels_per_row_may_be_integers_or_booleans(table, kind):
     state = pl.col("noise") > 0
     state = state if kind == "bool" else state.cast(pl.Int64)
     state = pl.when(pl.col("pulse").is_null()).then(None).otherwise(state) if kind == "int with gaps" else state
@@ -349,8 +349,8 @@ def test_integer_and_boolean_labels_at_every_row(table, kind):
     assert wanted <= {name.lower() for name in pl.read_csv(out / "test_predictions.csv").columns}
 
 
-def test_ids_stay_what_they_are(table):
-    """Zeros in front survive a CSV; numbers in one table are the text of another."""
+def test_ids_are_not_converted(table):
+    """Leading zeros of a CSV file are kept; numeric ids of one table match text ids of another."""
     number = pl.col("stay").str.slice(1).cast(pl.Int64)
     file = spoilt(table, "zeros", lambda f: f.with_columns(stay=pl.format("00{}", number)))
     assert run("fit", file, *NAMES, "--out", table.parent / "zeros", *SMALL).returncode == 0
@@ -364,8 +364,8 @@ def test_ids_stay_what_they_are(table):
     assert done.returncode == 0, done.stderr
 
 
-def test_columns_that_look_like_text_at_first(table):
-    """Nothing for ten thousand rows and numbers then; whole numbers for ten thousand rows and fractions then."""
+def test_column_types_are_inferred_from_all_rows(table):
+    """Ten thousand empty cells and then numbers; ten thousand integers and then fractions."""
     rows = 12_000
     frame = pl.DataFrame(
         {
@@ -400,7 +400,7 @@ def test_columns_that_look_like_text_at_first(table):
         (["--task", "regression", "--class-weight", "balanced"], "--class-weight"),
     ],
 )
-def test_wrong_options_end_with_2(table, options, message):
+def test_invalid_options_exit_with_2(table, options, message):
     given = ["--id", "stay", "--time", "hour", "--max-epochs", "1", "--out", table.parent / "wrong", *options]
     done = run("fit", table, *given, *([] if "--label" in options else ["--label", "outcome"]))
     assert done.returncode == 2, done.stderr
@@ -408,7 +408,7 @@ def test_wrong_options_end_with_2(table, options, message):
     assert not (table.parent / "wrong" / "config.json").exists()
 
 
-def test_names_that_are_hard_to_write(table):
+def test_unusual_names_survive_the_configuration_file(table):
     file = table.parent / "names.feather"
     pl.read_csv(table).rename({"outcome": 'a "label" 💉', "stay": "p_x"}).write_ipc(file)
     names = ["--id", "p_x", "--time", "hour", "--label", 'a "label" 💉', "--gradient-clip", "inf"]
@@ -422,8 +422,8 @@ def test_names_that_are_hard_to_write(table):
     assert "--id p_ill: predictions have a column of that name" in " ".join(done.stderr.split())
 
 
-def test_a_failure_while_saving_changes_nothing(model, table, monkeypatch):
-    """Also late, when the weights are written already."""
+def test_a_failed_save_changes_nothing(model, table, monkeypatch):
+    """This holds even after the weights were written."""
     before = {path: path.read_bytes() for path in model.iterdir() if path.is_file()}
 
     def full(*_):
@@ -437,7 +437,7 @@ def test_a_failure_while_saving_changes_nothing(model, table, monkeypatch):
     assert {path: path.read_bytes() for path in model.iterdir() if path.is_file()} == before
 
 
-def test_predict_with_a_model_that_was_saved_in_python(table):
+def test_predict_accepts_a_model_saved_in_python(table):
     frame = pl.read_csv(table)
     y = dict(frame.select("stay", "outcome").unique().iter_rows())
     series = nc.IrregularSeries.from_long(frame.drop("outcome"), id="stay", time="hour", static=["age"])
@@ -458,8 +458,8 @@ def test_predict_with_a_model_that_was_saved_in_python(table):
     ],
     ids=["comma", "tab", "decimal comma", "semicolon and point"],
 )
-def test_kinds_of_csv(text, tmp_path):
-    """Cells apart by commas, tabs or semicolons; with semicolons 0,5 is a number, and 0.5 is one too."""
+def test_csv_separators_and_decimal_marks_are_detected(text, tmp_path):
+    """Commas, tabs and semicolons separate cells; with semicolons both 0,5 and 0.5 are numbers."""
     file = tmp_path / "table.csv"
     file.write_text(text)
     assert read_table(file, text=["stay"]).to_dict(as_series=False) == {
@@ -469,7 +469,7 @@ def test_kinds_of_csv(text, tmp_path):
     }
 
 
-def test_what_is_quoted_separates_nothing(tmp_path):
+def test_separators_inside_quotes_are_text(tmp_path):
     file = tmp_path / "table.csv"
     file.write_text('stay,"pulse; at rest; lying; left arm"\n007,80\n')
     assert read_table(file, text=["stay"]).columns == ["stay", "pulse; at rest; lying; left arm"]
@@ -484,7 +484,7 @@ def test_what_is_quoted_separates_nothing(tmp_path):
         (["2024-04-03", "2024-04-05"], False),
     ],
 )
-def test_day_or_month_first(dates, unclear, tmp_path):
+def test_ambiguous_dates_are_read_day_first_with_a_warning(dates, unclear, tmp_path):
     file = tmp_path / "table.csv"
     file.write_text("\n".join(["stay,at", *(f"a,{date}" for date in dates)]))
     with warnings.catch_warnings(record=True) as caught:
@@ -497,7 +497,7 @@ def test_day_or_month_first(dates, unclear, tmp_path):
         assert "'at' are read with the day first" in said[0]
 
 
-def test_a_category_that_looks_like_a_number_stays_text(table):
+def test_numeric_looking_categories_stay_text(table):
     ward = pl.when(pl.col("stay").str.ends_with("1")).then(pl.lit("12")).otherwise(pl.lit("3A"))
     file = spoilt(table, "wards", lambda f: f.with_columns(ward=ward))
     out = table.parent / "wards-model"
@@ -508,7 +508,7 @@ def test_a_category_that_looks_like_a_number_stays_text(table):
     assert done.returncode == 0, done.stderr
 
 
-def test_several_targets_are_columns_of_their_own(tmp_path):
+def test_predictions_have_one_column_per_target(tmp_path):
     X = np.random.default_rng(0).normal(size=(30, 4, 1))
     series = nc.IrregularSeries.from_padded(X, ids=[f"s{k}" for k in range(30)])
     few = {"max_epochs": 1, "hidden": 4, "width": 4, "random_state": 0}
@@ -523,8 +523,8 @@ def test_several_targets_are_columns_of_their_own(tmp_path):
         assert found.height == 30
 
 
-def test_text_among_numbers_of_a_static_column(table):
-    """Dozens of features are made of it, with a word."""
+def test_text_among_static_numbers_gives_a_warning(table):
+    """The column becomes dozens of indicators, so the command warns."""
     changed = spoilt(table, "static", lambda f: f.with_columns(weight=pl.col("stay").str.slice(1).replace("0", "-")))
     done = start("fit", changed, *NAMES, "--static", "weight", "--out", table.parent / "weight", *SMALL)
     assert done.returncode == 0, done.stderr
@@ -534,7 +534,7 @@ def test_text_among_numbers_of_a_static_column(table):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_predict_says_what_is_text_among_numbers(model, table):
+def test_predict_refuses_text_among_numbers(model, table):
     changed = spoilt(
         table,
         "dashes",
@@ -547,8 +547,8 @@ def test_predict_says_what_is_text_among_numbers(model, table):
     assert "leave those cells empty" in " ".join(done.stderr.split())
 
 
-def test_a_class_of_rows_that_one_series_has_alone(table):
-    """Wherever it falls, it is learnt from, and the training is not lost."""
+def test_a_class_of_rows_in_one_series_is_in_the_training_part(table):
+    """For every seed, training sees this class and does not fail."""
     changed = spoilt(
         table,
         "rows",
@@ -560,7 +560,7 @@ def test_a_class_of_rows_that_one_series_has_alone(table):
             .otherwise(pl.lit("lo"))
         ),
     )
-    for seed in range(6):  # among them some with s4 in the test
+    for seed in range(6):  # for some of these seeds a plain split would put the last series into the test part
         parts = np.array([None] * 8, dtype=object)
         parts[:] = [np.array(["hi", "lo"])] * 7 + [np.array(["rare", None], dtype=object)]
         training, test = _split(parts, 0.25, seed, classes=True)
@@ -571,7 +571,7 @@ def test_a_class_of_rows_that_one_series_has_alone(table):
     assert done.returncode == 0, done.stderr
 
 
-def test_rows_without_a_label_are_no_class():
+def test_rows_without_a_label_do_not_form_a_class():
     parts = np.array([None] * 8, dtype=object)
     parts[:] = [np.array([0.0, 1.0, np.nan])] * 8
     assert [len(part) for part in _split(parts, 0.25, 0, classes=True)] == [6, 2]
@@ -589,11 +589,11 @@ def test_rows_without_a_label_are_no_class():
         (["1", "2", "X"], 20, False),
     ],
 )
-def test_text_among_numbers(values, least, wrong):
+def test_text_among_numbers_is_detected(values, least, wrong):
     assert bool(text_among_numbers(pl.Series("x", values), least=least)) == wrong
 
 
-def test_a_label_that_predictions_call_otherwise(table):
+def test_a_label_named_like_a_column_of_predictions_is_refused(table):
     changed = spoilt(table, "p_label", lambda f: f.rename({"outcome": "p_ill"}))
     done = run(
         "fit", changed, "--id", "stay", "--time", "hour", "--label", "p_ill", "--out", table.parent / "bad", *SMALL
@@ -602,7 +602,7 @@ def test_a_label_that_predictions_call_otherwise(table):
     assert "--label p_ill: predictions have a column of that name" in " ".join(done.stderr.split())
 
 
-def test_codes_keep_their_zeros_and_decimals_are_numbers(tmp_path):
+def test_codes_keep_leading_zeros_and_decimals_are_numbers(tmp_path):
     file = tmp_path / "codes.csv"
     file.write_text("stay,code,count\n1,01,3\n2,10,0\n")
     frame = read_table(file, text=["stay"], codes=["code", "count"])
@@ -622,7 +622,7 @@ def test_codes_keep_their_zeros_and_decimals_are_numbers(tmp_path):
     ("line", "message"),
     [('static = "age"', "static = 'age' is not a list of names"), ('seed = "a"', "seed = 'a' is not an integer")],
 )
-def test_a_configuration_of_other_types(table, line, message):
+def test_values_of_the_wrong_type_in_a_configuration_are_refused(table, line, message):
     file = table.parent / "wrong.toml"
     file.write_text(line + "\n")
     done = run("fit", table, *NAMES, "--config", file, "--out", table.parent / "bad", *SMALL)

@@ -1,4 +1,4 @@
-"""Tables as users have them: the right file, the numbers that a person reads in it, and what is said of others."""
+"""Reading tables: file names, file formats, numbers, labels and precision."""
 
 import contextlib
 import datetime as dt
@@ -27,7 +27,7 @@ SMALL = ["--max-epochs", "1", "--hidden", "3", "--width", "3", "--verbose", "0"]
 
 
 def run(*arguments):
-    """The command in this process: exit code, and what it said on both streams, in one line."""
+    """Run the command in this process; returns the exit code and the text of both streams in one line."""
     said, code = io.StringIO(), 0
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         try:
@@ -38,7 +38,7 @@ def run(*arguments):
 
 
 def stays(**columns):
-    """24 stays of 4 rows; a column is made of the numbers of the rows."""
+    """24 stays of 4 rows; the extra columns are functions of the row number."""
     rows = np.arange(96)
     made = {
         "stay": [f"s{k}" for k in rows // 4],
@@ -68,12 +68,12 @@ def model(tmp_path_factory):
     return folder / "model"
 
 
-# the right file ---------------------------------------------------------------------------------------------------------
+# file names -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet", ".arrow"])
 @pytest.mark.parametrize(("name", "decoy"), [("a[1]", "a1"), ("star*", "starfish"), ("a?", "ab")])
-def test_a_path_means_itself(name, decoy, ending, tmp_path):
+def test_file_names_are_taken_literally(name, decoy, ending, tmp_path):
     frame = pl.DataFrame({"x": [1.5]})
     write_table(frame + 1, tmp_path / f"{decoy}{ending}")
     with pytest.raises(WrongUseError, match="does not exist"):
@@ -103,7 +103,7 @@ def test_fit_labels_and_predict_read_the_file_that_was_named(model, tmp_path):
     assert read_table(tmp_path / "found[1].csv").height == 2
 
 
-def test_a_tilde_is_a_character(tmp_path, monkeypatch):
+def test_a_tilde_in_a_file_name_is_not_expanded(tmp_path, monkeypatch):
     (tmp_path / "~").mkdir()
     (tmp_path / "home").mkdir()
     monkeypatch.chdir(tmp_path)
@@ -115,7 +115,7 @@ def test_a_tilde_is_a_character(tmp_path, monkeypatch):
     assert not list((tmp_path / "home").iterdir())
 
 
-def test_the_demo_reads_its_own_folder(tmp_path, monkeypatch):
+def test_the_demo_reads_a_folder_with_brackets_in_its_name(tmp_path, monkeypatch):
     out = tmp_path / "demo[1]"
 
     def pretend(command, *_):
@@ -139,7 +139,7 @@ def test_the_demo_reads_its_own_folder(tmp_path, monkeypatch):
     assert "Neural CDE" in said
 
 
-# what the file holds ----------------------------------------------------------------------------------------------------
+# file formats ---------------------------------------------------------------------------------------------------------
 
 CSV = b'stay,hour,pulse,"out ""come"""\na,0,1.5,ill\na,1,2.5,ill\nb,0,3.5,well\n'
 
@@ -169,7 +169,7 @@ def parquet():
     ],
     ids=lambda case: "" if isinstance(case, bytes) else case,
 )
-def test_what_is_not_csv_is_refused_with_a_way_out(content, words, tmp_path):
+def test_files_that_are_not_csv_are_refused_with_a_remedy(content, words, tmp_path):
     file = tmp_path / "table.csv"
     file.write_bytes(content)
     code, said = run("fit", file, *OPTIONS, "--out", tmp_path / "out")
@@ -178,7 +178,7 @@ def test_what_is_not_csv_is_refused_with_a_way_out(content, words, tmp_path):
     assert str(file) in said
 
 
-def test_the_way_out_can_be_typed(tmp_path):
+def test_the_suggested_command_works(tmp_path):
     file = tmp_path / "a b.csv"
     file.write_bytes(gzip.compress(CSV))
     with pytest.raises(WrongUseError, match="Decompress it: ") as caught:
@@ -202,8 +202,8 @@ def test_the_way_out_can_be_typed(tmp_path):
     ],
     ids=["utf-16", "byte order mark", "old Mac", "Windows", "blank lines", "bars", "blanks", "an empty column"],
 )
-def test_dialects_that_simply_work(change, tmp_path):
-    """The name with quotes in it, too, which polars leaves doubled."""
+def test_csv_dialects_are_read(change, tmp_path):
+    """One column name contains quotes, which polars leaves doubled."""
     file = tmp_path / "table.csv"
     file.write_bytes(change(CSV.decode()))
     assert read_table(file).to_dict(as_series=False) == {
@@ -214,7 +214,7 @@ def test_dialects_that_simply_work(change, tmp_path):
     }
 
 
-def test_quotes_across_blocks(tmp_path, monkeypatch):
+def test_quotes_may_span_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr("neuralcde.cli.csv_text.BLOCK", 7)
     file = tmp_path / "table.csv"
     cells = ['"', '""', "a,b", "a\nb", 'a "b" c', "plain"]
@@ -227,8 +227,8 @@ def test_quotes_across_blocks(tmp_path, monkeypatch):
             read_table(file)
 
 
-def test_a_column_without_a_name_is_no_channel(tmp_path):
-    """As pandas writes the index: it would tell the model the number of the row."""
+def test_a_column_without_a_name_is_left_out(tmp_path):
+    """pandas writes its index this way, and the index would reveal the row number to the model."""
     file = tmp_path / "table.csv"
     file.write_text(stays().to_pandas().to_csv())
     with pytest.warns(UserWarning, match=r"table.csv: columns without a name are left out, 1 of 5"):
@@ -236,7 +236,7 @@ def test_a_column_without_a_name_is_no_channel(tmp_path):
     assert series.channel_names == ("pulse",)
 
 
-def test_a_file_that_is_a_folder_and_one_of_another_kind(tmp_path):
+def test_folders_and_files_of_another_format_are_refused(tmp_path):
     (tmp_path / "table.csv").mkdir()
     with pytest.raises(WrongUseError, match=r"table.csv cannot be read: Is a directory"):
         read_table(tmp_path / "table.csv")
@@ -247,7 +247,7 @@ def test_a_file_that_is_a_folder_and_one_of_another_kind(tmp_path):
     assert read_table(tmp_path / "stream.arrow").equals(stays())
 
 
-def test_a_panic_of_polars_is_a_file_that_cannot_be_read(tmp_path, monkeypatch):
+def test_a_panic_of_polars_is_reported_as_an_unreadable_file(tmp_path, monkeypatch):
     (tmp_path / "table.parquet").write_bytes(parquet())
 
     def panic(*_):
@@ -258,7 +258,7 @@ def test_a_panic_of_polars_is_a_file_that_cannot_be_read(tmp_path, monkeypatch):
         read_table(tmp_path / "table.parquet")
 
 
-# numbers ----------------------------------------------------------------------------------------------------------------
+# numbers --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
@@ -273,7 +273,7 @@ def test_a_panic_of_polars_is_a_file_that_cannot_be_read(tmp_path, monkeypatch):
     ],
     ids=["blanks", "thousands", "decimal comma", "percent", "typographic"],
 )
-def test_columns_that_a_person_reads_as_numbers_are_channels(write, ending, tmp_path):
+def test_formatted_numbers_become_channels(write, ending, tmp_path):
     frame = stays(x=write)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -288,14 +288,15 @@ def test_columns_that_a_person_reads_as_numbers_are_channels(write, ending, tmp_
     [
         (
             lambda k: f"{k + 1},234",
-            "the column x has numbers that can be read in two ways, e.g. '1,234', '2,234', '3,234': 1,234 may be 1234 or 1.234",
+            "the column x has numbers that can be read in two ways, e.g. '1,234', '2,234', '3,234': "
+            "1,234 may be 1234 or 1.234",
         ),
         (lambda k: "1,5" if k % 2 else "2.5", "different ways, e.g. '2.5', '1,5'"),
         (lambda k: "3%" if k % 2 else "0.03", "with and without %"),
         (lambda k: ["low", "high", "-"][k % 3] if k < 9 else "1,5", "values are text, e.g. 'low', 'high', '-'"),
     ],
 )
-def test_numbers_that_cannot_be_read_are_refused(write, words, tmp_path):
+def test_ambiguous_or_mixed_numbers_are_refused(write, words, tmp_path):
     write_table(stays(x=write), tmp_path / "table.csv")
     code, said = run("fit", tmp_path / "table.csv", *OPTIONS, "--out", tmp_path / "out", *SMALL)
     assert code == 2
@@ -304,7 +305,7 @@ def test_numbers_that_cannot_be_read_are_refused(write, words, tmp_path):
     assert "--exclude x" in said
 
 
-def test_exclude(tmp_path):
+def test_excluded_columns_are_not_channels(tmp_path):
     file, out = tmp_path / "table.csv", tmp_path / "out"
     write_table(stays(x=lambda k: f"{k + 1},234", note=lambda k: "good", y=lambda k: k), file)
     code, said = run("fit", file, *OPTIONS, "--exclude", "x", "--exclude", "note", "--out", out, *SMALL)
@@ -347,7 +348,7 @@ def test_text_and_dates_are_left_out_with_a_warning(tmp_path):
         ("stay\thour\tx\toutcome\na\t0\t1,234\ti\nb\t1\t2\tw\n", "1,234 may be 1234 or 1.234"),
     ],
 )
-def test_the_decimal_mark_of_a_file(text, expected, tmp_path):
+def test_the_decimal_mark_is_inferred_from_the_whole_file(text, expected, tmp_path):
     if isinstance(expected, str):
         with pytest.raises(WrongUseError, match=expected):
             read(text.encode(), tmp_path)
@@ -356,8 +357,8 @@ def test_the_decimal_mark_of_a_file(text, expected, tmp_path):
         np.testing.assert_allclose(values(series, "x"), expected, rtol=1e-6)
 
 
-def test_text_of_parquet_stays_text_where_it_may(tmp_path):
-    """Labels and categories are what the file says; a channel has no use for text."""
+def test_text_in_parquet_stays_text_in_labels_and_static_columns(tmp_path):
+    """Labels and categories keep their type. Text in a channel is parsed as numbers."""
     series, labels = read(
         stays(outcome=lambda k: "01" if k // 4 % 2 else "2", ward=lambda k: f"{k // 4 % 3}", x=lambda k: f"{k}"),
         tmp_path,
@@ -377,7 +378,7 @@ def test_text_of_parquet_stays_text_where_it_may(tmp_path):
         ("label", "--task classification"),
     ],
 )
-def test_unreadable_numbers_in_other_places(role, words, tmp_path):
+def test_ambiguous_times_static_columns_and_labels_are_refused(role, words, tmp_path):
     write = {"time": lambda k: f"{k % 4 + 1},234"}.get(role, lambda k: f"{k // 4 + 1},234")
     options = {role: ["x"] if role == "static" else "x"}
     with pytest.raises(WrongUseError, match=r"table.csv: the column x .* may be 1234 or 1.234.*" + words):
@@ -397,7 +398,7 @@ def test_predict_refuses_what_fit_refuses(model, tmp_path):
     assert "no column 'hour'" in said
 
 
-# labels -----------------------------------------------------------------------------------------------------------------
+# labels ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -422,21 +423,21 @@ def test_predict_refuses_what_fit_refuses(model, tmp_path):
         (lambda k: "None" if k < 12 else str(k // 4 % 2), ".csv", "3 of 24 series have no label in the column outcome"),
     ],
 )
-def test_labels_that_are_no_labels(label, ending, words, tmp_path):
+def test_invalid_and_missing_labels_are_refused(label, ending, words, tmp_path):
     with pytest.raises(WrongUseError) as caught:
         read(stays(outcome=label), tmp_path, ending)
     assert words in str(caught.value)
     assert f"table{ending}" in str(caught.value)
 
 
-def test_none_is_a_class_where_the_task_says_so(tmp_path):
+def test_none_is_a_class_when_the_task_is_classification(tmp_path):
     frame = stays(outcome=lambda k: "None" if k // 4 % 2 else "mild")
     _, labels = read(frame, tmp_path, task="classification")
     assert set(labels) == {"None", "mild"}
 
 
 @pytest.mark.parametrize("kind", [pl.Int128, pl.Float64, pl.Decimal(20, 0), pl.Date, pl.Categorical])
-def test_ids_of_all_kinds_find_their_labels(kind, tmp_path):
+def test_ids_of_every_type_match_their_labels(kind, tmp_path):
     number = pl.col("stay").str.slice(1).cast(pl.Int64)
     stay = pl.col("stay").cast(kind) if kind == pl.Categorical else (10 * number).cast(kind)
     if kind == pl.Float64:
@@ -446,17 +447,17 @@ def test_ids_of_all_kinds_find_their_labels(kind, tmp_path):
     assert read(frame, tmp_path, ".parquet")[1].tolist() == labels
 
 
-def test_ids_that_are_lists(tmp_path):
+def test_ids_that_are_lists_are_refused(tmp_path):
     with pytest.raises(WrongUseError, match=r"table.parquet: the id stay holds List"):
         read(stays().with_columns(stay=pl.concat_list("stay")), tmp_path, ".parquet")
 
 
-# precision --------------------------------------------------------------------------------------------------------------
+# precision ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("offset", "dtype"), [(0.0, torch.float32), (1e12, torch.float64), (1e300, torch.float64)])
-def test_values_that_float32_cannot_tell_apart(offset, dtype, tmp_path):
-    """Scaled, a channel at 1e12 is what it would be at 0."""
+def test_values_that_float32_cannot_distinguish_are_read_as_float64(offset, dtype, tmp_path):
+    """After scaling, a channel around 1e12 equals the same channel around 0."""
     scale = max(1.0, offset * 1e-9)
     series, _ = read(stays(x=lambda k: offset + scale * (k * k % 17)), tmp_path, ".parquet")
     assert series.dtype == dtype
@@ -467,8 +468,8 @@ def test_values_that_float32_cannot_tell_apart(offset, dtype, tmp_path):
         np.testing.assert_allclose(values(scaled, "x"), expected, atol=1e-5)
 
 
-def test_a_channel_far_from_zero_is_learnt_and_predicted(tmp_path):
-    """The same model and the same predictions at 1e12 as at 0, and not a word about channels that never vary."""
+def test_a_channel_far_from_zero_trains_as_one_near_zero(tmp_path):
+    """Predictions at 1e12 equal those at 0, and no warning says that the channel never varies."""
     found = []
     for offset in (0, 10**12):
         file, out = tmp_path / f"{offset}.csv", tmp_path / f"{offset}"
@@ -483,11 +484,11 @@ def test_a_channel_far_from_zero_is_learnt_and_predicted(tmp_path):
     assert found[0].std() > 1e-3
 
 
-def test_dtype_can_be_said(tmp_path):
+def test_dtype_can_be_chosen(tmp_path):
     file, out = tmp_path / "table.csv", tmp_path / "out"
     write_table(stays(x=lambda k: 10**12 + k * k % 17), file)
     with warnings.catch_warnings():
-        warnings.simplefilter("always")  # said, in place of raised
+        warnings.simplefilter("always")  # printed, not raised
         code, said = run("fit", file, *OPTIONS, "--dtype", "float32", "--out", out, *SMALL)
     assert code == 0, said
     assert "the channels ['x'] vary by less than float32 can resolve" in said
@@ -513,16 +514,16 @@ def test_dtype_can_be_said(tmp_path):
     ],
     ids=["temperature", "unix seconds", "a constant but for rounding", "too large", "too small", "one value"],
 )
-def test_the_type_is_the_smallest_that_does(make, dtype, tmp_path):
+def test_the_smallest_sufficient_dtype_is_chosen(make, dtype, tmp_path):
     series, _ = read(stays(x=make), tmp_path, channels=["pulse", "x"])
     assert series.dtype == dtype
 
 
-# predictions ------------------------------------------------------------------------------------------------------------
+# predictions ----------------------------------------------------------------------------------------------------------
 
 
-def test_ids_that_spreadsheets_would_run(model, tmp_path):
-    """As they are, so that predictions can be joined with the table; with an apostrophe on request."""
+def test_ids_that_look_like_formulas_are_escaped_on_request(model, tmp_path):
+    """By default ids stay unchanged, so that tables can be joined; `--spreadsheet-safe` adds an apostrophe."""
     ids = ["=cmd|' /C calc'!A0", "+1", "-2", "@x", " =1", "\uff1d1", "plain", "a=b"]
     write_table(pl.concat([stays().head(4).with_columns(stay=pl.lit(name)) for name in ids]), tmp_path / "new.csv")
     for options, expected in (([], ids), (["--spreadsheet-safe"], [f"'{name}" for name in ids[:6]] + ids[6:])):

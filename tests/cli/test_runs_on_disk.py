@@ -1,4 +1,4 @@
-"""What `neuralcde fit` leaves on the disk, and what it says, however it ends."""
+"""What `neuralcde fit` writes and prints when it succeeds, fails, is killed or is interrupted."""
 
 import contextlib
 import io
@@ -37,7 +37,7 @@ MODEL = {
 
 
 def run(*arguments):
-    """The command in this process: exit code, and what it said on standard output and error, in one line each."""
+    """Run the command in this process; returns the exit code, standard output and standard error, one line each."""
     said, complaints, code = io.StringIO(), io.StringIO(), 0
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complaints):
         try:
@@ -69,7 +69,7 @@ def table(tmp_path_factory):
 
 @pytest.fixture
 def out(table, tmp_path):
-    """The folder of a run that is done."""
+    """The folder of a finished run."""
     assert fit(table, tmp_path / "model")[0] == 0
     assert {path.name for path in (tmp_path / "model").iterdir()} == MODEL
     return tmp_path / "model"
@@ -85,7 +85,7 @@ def out(table, tmp_path):
         (["--empty-channels"], "--channels: no channels are given"),
     ],
 )
-def test_wrong_options_are_refused_before_the_table_is_read_and_change_nothing(options, message, out):
+def test_invalid_options_are_refused_before_the_table_is_read_and_change_nothing(options, message, out):
     before = contents(out)
     code, _, said = fit("there_is_no_such.csv", out, *options)
     assert (code, message in said) == (2, True), said
@@ -110,7 +110,7 @@ def test_wrong_options_are_refused_before_the_table_is_read_and_change_nothing(o
         ("hiden = 3", "has the unknown option hiden."),
     ],
 )
-def test_a_configuration_that_is_wrong_is_named_before_the_table_is_read(line, message, tmp_path):
+def test_invalid_configurations_are_refused_before_the_table_is_read(line, message, tmp_path):
     config = tmp_path / "run.toml"
     config.write_text(f"{line}\n")
     table = [] if line.startswith("table") else [tmp_path / "there_is_no_such.csv"]
@@ -119,27 +119,27 @@ def test_a_configuration_that_is_wrong_is_named_before_the_table_is_read(line, m
     assert not (tmp_path / "model").exists()
 
 
-def test_no_channels_in_a_configuration(table, tmp_path):
+def test_a_configuration_without_channels_is_refused(table, tmp_path):
     config = tmp_path / "run.toml"
     config.write_text("channels = []\n")
     code, _, said = run("fit", table, *NAMES, "--config", config, "--out", tmp_path / "model", *SMALL)
     assert (code, "no channels are given; name one, or leave it out" in said) == (2, True), said
 
 
-def test_a_configuration_that_cannot_be_read(table, tmp_path):
+def test_an_unreadable_configuration_is_refused(table, tmp_path):
     code, _, said = run("fit", table, *NAMES, "--config", tmp_path, "--out", tmp_path / "model", *SMALL)
     assert (code, f"--config {tmp_path} cannot be read: Is a directory." in said) == (2, True), said
 
 
-def test_a_folder_that_is_none_is_refused_before_the_table_is_read(table, tmp_path):
+def test_an_invalid_output_folder_is_refused_before_the_table_is_read(table, tmp_path):
     code, _, said = fit(tmp_path / "there_is_no_such.csv", table)
     assert (code, f"--out {table} is a file; name a folder." in said) == (2, True), said
     code, _, said = fit(tmp_path / "there_is_no_such.csv", table / "model")
     assert (code, f"--out {table / 'model'} cannot be written to: Not a directory." in said) == (2, True), said
 
 
-def test_a_second_run_is_refused_and_a_killed_one_is_tidied_up(table, out, tmp_path):
-    """A real process, which is killed when it has a checkpoint; what it leaves stops nobody."""
+def test_a_second_run_is_refused_and_files_of_a_killed_run_are_removed(table, out, tmp_path):
+    """A real process is killed once it has a checkpoint; the next run starts in the same folder."""
     long = ["--max-epochs", "1000000", "--patience", "none", "--hidden", "4", "--width", "4"]
     command = [sys.executable, "-m", "neuralcde", "fit", str(table), *NAMES, "--out", str(out), *long]
     model = {name: content for name, content in contents(out).items() if not name.startswith("training")}
@@ -160,7 +160,7 @@ def test_a_second_run_is_refused_and_a_killed_one_is_tidied_up(table, out, tmp_p
     assert {path.name for path in (out / "training").iterdir()} == {"checkpoint.pt", "history.jsonl"}
 
 
-def test_a_damaged_checkpoint_says_what_to_do(table, out):
+def test_the_error_about_a_damaged_checkpoint_names_a_remedy(table, out):
     file = out / "training" / "checkpoint.pt"
     file.write_bytes(file.read_bytes()[:-1])
     before = contents(out)
@@ -170,7 +170,7 @@ def test_a_damaged_checkpoint_says_what_to_do(table, out):
     assert fit(table, out)[0] == 0
 
 
-def test_every_run_is_process_1_in_a_container(table, out, monkeypatch):
+def test_runs_with_the_same_process_id_do_not_collide(table, out, monkeypatch):
     monkeypatch.setattr(os, "getpid", lambda: 1)
     (out / ".0123456789abcdef.part").mkdir()
     code, _, said = fit(table, out, "--seed", "1")
@@ -178,7 +178,7 @@ def test_every_run_is_process_1_in_a_container(table, out, monkeypatch):
     assert "seed = 1" in (out / "config.toml").read_text()
 
 
-def test_the_report_of_the_old_model_goes_when_the_new_one_comes(table, out, monkeypatch):
+def test_the_report_of_the_old_model_is_removed_with_the_old_model(table, out, monkeypatch):
     page = out / "report.html"
     page.write_text("of the old model")
     with monkeypatch.context() as patch:
@@ -190,7 +190,7 @@ def test_the_report_of_the_old_model_goes_when_the_new_one_comes(table, out, mon
 
 
 def press_ctrl_c(monkeypatch, where, times=1):
-    """Press Ctrl-C when a function is called, which then goes on."""
+    """Send SIGINT when a function is called, and then call it."""
     called = pkgutil.resolve_name(where)
 
     def interrupted(*arguments, **options):
@@ -202,8 +202,8 @@ def press_ctrl_c(monkeypatch, where, times=1):
 
 
 @pytest.mark.parametrize("where", ["neuralcde.cli.fit.check_parameters", "neuralcde.cli.fit.read_series"])
-def test_ctrl_c_before_the_first_epoch_leaves_everything(where, table, out, monkeypatch):
-    """While the options are checked, and while the table is read."""
+def test_ctrl_c_before_the_first_epoch_changes_nothing(where, table, out, monkeypatch):
+    """Ctrl-C comes while the options are checked or while the table is read."""
     before = contents(out)
     press_ctrl_c(monkeypatch, where)
     code, said, complaint = fit(table, out, "--seed", "1")
@@ -213,8 +213,8 @@ def test_ctrl_c_before_the_first_epoch_leaves_everything(where, table, out, monk
 
 
 @pytest.mark.parametrize("where", ["neuralcde.train.loop.save_state", "neuralcde.cli.fit.write_table"])
-def test_ctrl_c_twice_while_something_is_written_loses_nothing(where, table, out, tmp_path, monkeypatch):
-    """The first checkpoint, and the model."""
+def test_two_ctrl_c_during_a_write_lose_nothing(where, table, out, tmp_path, monkeypatch):
+    """Ctrl-C comes twice, during the first checkpoint or while the model is written."""
     with monkeypatch.context() as patch:
         press_ctrl_c(patch, where, times=2)
         code, said, complaint = fit(table, tmp_path / "new")
@@ -227,8 +227,8 @@ def test_ctrl_c_twice_while_something_is_written_loses_nothing(where, table, out
     assert (tmp_path / "new" / "model.safetensors").read_bytes() == (out / "model.safetensors").read_bytes()
 
 
-def test_ctrl_c_while_the_stopped_training_is_tested(table, out, tmp_path, monkeypatch):
-    """One true thing is said, and what it says to do works."""
+def test_ctrl_c_during_the_test_of_an_interrupted_training_can_be_resumed(table, out, tmp_path, monkeypatch):
+    """There is one message, it is true, and the remedy that it names works."""
     whole = (out / "model.safetensors").read_bytes()
     (out / "model.safetensors").write_bytes(b"of an older run")
     before = {name: content for name, content in contents(out).items() if not name.startswith("training")}
@@ -239,8 +239,8 @@ def test_ctrl_c_while_the_stopped_training_is_tested(table, out, tmp_path, monke
     assert code == 1
     assert "kept" not in said
     assert complaint == (
-        "neuralcde: Interrupted. No model was written. The checkpoint is kept: the same command with --resume continues after its "
-        "last epoch."
+        "neuralcde: Interrupted. No model was written. The checkpoint is kept: the same command with --resume "
+        "continues after its last epoch."
     )
     assert {name: content for name, content in contents(out).items() if not name.startswith("training")} == before
     assert fit(table, out, "--resume")[0] == 0
@@ -248,8 +248,8 @@ def test_ctrl_c_while_the_stopped_training_is_tested(table, out, tmp_path, monke
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_ctrl_c_while_torch_is_imported(lost, tmp_path):
-    """One line, also where native code that calls Python drops its errors."""
+def test_ctrl_c_during_the_import_of_torch_prints_one_line(lost, tmp_path):
+    """This also holds when native code that calls Python drops the exception."""
     done = fresh_python(
         f"""
         import contextlib, runpy, signal, sys
@@ -269,14 +269,14 @@ def test_ctrl_c_while_torch_is_imported(lost, tmp_path):
     assert not (tmp_path / "model").exists()
 
 
-def test_ctrl_c_works_as_before_after_a_command_in_python(table, tmp_path):
+def test_a_command_run_in_python_restores_the_signal_handler(table, tmp_path):
     before = signal.getsignal(signal.SIGINT)
     assert fit(tmp_path / "there_is_no_such.csv", tmp_path / "model")[0] == 2
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_ctrl_c_in_the_demo_is_for_the_command_that_runs(monkeypatch, capfd):
-    """It says what it leaves, and the demo ends without another word; it is not killed while it saves its model."""
+def test_the_demo_lets_its_command_handle_ctrl_c(monkeypatch, capfd):
+    """The command saves its model and says so; the demo waits for it and prints nothing more."""
     script = textwrap.dedent(
         """
         import os, signal, sys

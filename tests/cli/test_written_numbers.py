@@ -1,4 +1,4 @@
-"""Numbers as people write them: one reading for a whole column, or none."""
+"""Numbers written as text: all cells of a column are parsed in one format, or none are."""
 
 import math
 
@@ -32,7 +32,7 @@ from neuralcde.cli.written_numbers import decimal_marks, read_numbers
         (["inf", "-Infinity", "2"], [math.inf, -math.inf, 2.0]),
     ],
 )
-def test_columns_that_agree(cells, numbers):
+def test_columns_in_one_format_are_parsed(cells, numbers):
     found = read_numbers(pl.Series("x", cells))
     assert found.to_list() == numbers
     assert {type(number) for number in found.to_list()} == {type(number) for number in numbers}
@@ -49,7 +49,7 @@ def test_columns_that_agree(cells, numbers):
         (["3%", "0.03"], ".", ["with and without %", "'3%', '0.03'"]),
     ],
 )
-def test_columns_that_do_not(cells, decimal, words):
+def test_ambiguous_and_mixed_columns_are_refused(cells, decimal, words):
     said = read_numbers(pl.Series("x", cells), decimal)
     assert all(word in said for word in ["the column x", *words]), said
 
@@ -58,11 +58,11 @@ def test_columns_that_do_not(cells, decimal, words):
     "cells",
     [["a", "1"], ["north"], ["03.04.24 10h"], ["12:30"], ["\u0663"], ["1_000"], ["0x1f"], ["3-5"], ["1,,5"], [None]],
 )
-def test_text_is_no_number(cells):
+def test_text_is_not_parsed_as_numbers(cells):
     assert read_numbers(pl.Series("x", cells, dtype=pl.String)) is None
 
 
-def test_the_decimal_mark_of_the_file_decides_where_a_column_would_not():
+def test_the_decimal_mark_of_the_file_resolves_ambiguous_columns():
     cells = pl.Series("x", [" 1,234 ", "2,5"])
     assert read_numbers(cells, ",").to_list() == [1.234, 2.5]
     assert read_numbers(cells.head(1), ",").to_list() == [1.234]

@@ -31,7 +31,7 @@ def shifted(seed=0, *, count=40, dtype=torch.float64):
     return IrregularSeries.from_padded(values, block.times, block.lengths, static=static, dtype=dtype)
 
 
-# values and static features --------------------------------------------------------------------------------------------
+# values and static features -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("dtype", "digits"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
@@ -106,7 +106,7 @@ def test_gradients_flow_through_scaling_but_not_through_the_statistics():
     assert times.grad.tolist() == pytest.approx([0.2, 0.2])
 
 
-# times -----------------------------------------------------------------------------------------------------------------
+# times ----------------------------------------------------------------------------------------------------------------
 
 
 def test_gaps_are_one_on_average_and_counts_have_about_unit_variance():
@@ -182,7 +182,7 @@ def test_paper_leaves_time_and_counts_raw():
     assert added[0, 2].item() == pytest.approx(-1 / (1 + 1e-5), rel=1e-6)
 
 
-# inverse and state -----------------------------------------------------------------------------------------------------
+# inverse and state ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scale", ["standard", "paper"])
@@ -219,7 +219,7 @@ def test_a_state_that_is_none():
         SeriesScaler.from_state(state)
 
 
-# scikit-learn ----------------------------------------------------------------------------------------------------------
+# scikit-learn ---------------------------------------------------------------------------------------------------------
 
 
 def test_clone_and_parameters():
@@ -240,7 +240,7 @@ def test_pipeline():
     torch.testing.assert_close(pipeline.inverse_transform(twice).values, series.values, equal_nan=True)
 
 
-# refusing --------------------------------------------------------------------------------------------------------------
+# refusing -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["transform", "inverse_transform"])

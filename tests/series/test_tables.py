@@ -40,7 +40,7 @@ def same(a, b):
     return torch.equal(a.nan_to_num(-999.0), torch.tensor(b).to(a).nan_to_num(-999.0))
 
 
-# reading ---------------------------------------------------------------------------------------------------------------
+# reading --------------------------------------------------------------------------------------------------------------
 
 
 def test_rows_are_sorted_and_series_keep_the_order_of_first_appearance(build):
@@ -171,7 +171,7 @@ def test_ids_that_are_python_objects(items, expected):
     assert series.ids.tolist() == expected
 
 
-# static columns --------------------------------------------------------------------------------------------------------
+# static columns -------------------------------------------------------------------------------------------------------
 
 
 def test_static_numbers_and_booleans(build):
@@ -214,7 +214,7 @@ def test_categories_that_are_integers_are_the_same_with_and_without_missing_ones
     assert part.static.tolist() == [[1, 0], [0, 0]]
 
 
-# times -----------------------------------------------------------------------------------------------------------------
+# times ----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_unit_of_numbers(build):
         read(build(STAYS), unit="h")
 
 
-# like ------------------------------------------------------------------------------------------------------------------
+# like -----------------------------------------------------------------------------------------------------------------
 
 
 def test_like_reads_the_same_columns_and_categories(build):
@@ -363,7 +363,7 @@ def test_like_refuses_another_kind_of_static_column(build):
         IrregularSeries.from_long(numbers, like=read(text, static=["ward"]))
 
 
-# writing ---------------------------------------------------------------------------------------------------------------
+# writing --------------------------------------------------------------------------------------------------------------
 
 TIMES = {
     "numbers": ([2.0, 0.5, 0.0, 0.0, 1.0], None),
@@ -471,7 +471,7 @@ def test_scaled_datetimes_are_not_written_as_datetimes(build):
     assert [row["hour"] for row in rows_of(back)] == [row["hour"] for row in rows_of(series.to_long())]
 
 
-# refusing --------------------------------------------------------------------------------------------------------------
+# refusing -------------------------------------------------------------------------------------------------------------
 
 
 def test_no_rows(build):
