@@ -1,4 +1,4 @@
-"""Small fitted runs of every kind, in folders as a report finds them."""
+"""Small fitted runs of every kind of task, saved in folders that a report can be made from."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ NASTY = '<script>alert("x")</script> & $x^2$ -->'
 
 
 def series_of(count, *, channels=("pulse", NASTY), seed=0):
-    """Series of 2 to 9 rows with missing values, two static features, and names that must stay names."""
+    """Series of 2 to 9 rows with missing values, two static features, and names that contain HTML."""
     rng = np.random.default_rng(seed)
     pairs = []
     for k in range(count):
@@ -33,7 +33,7 @@ def series_of(count, *, channels=("pulse", NASTY), seed=0):
 
 
 def targets_of(kind, series):
-    """Targets of a kind; with "rows" an array for every series."""
+    """Targets of one kind; for "rows", one array per series."""
     place = np.arange(len(series))
     if kind == "binary":
         return np.where(place % 3 == 0, NASTY, "well")
@@ -51,7 +51,7 @@ def targets_of(kind, series):
 
 
 def fitted(kind, folder, *, count=60, **options):
-    """The estimator, the series and the positions of the test, with the run in the folder."""
+    """Fit, save and record a run; returns the estimator, the series and the positions of the test series."""
     series = options.pop("series", None) or series_of(count)
     targets = targets_of(kind, series)
     test = np.arange(0, len(series), 4)

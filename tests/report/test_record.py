@@ -1,4 +1,4 @@
-"""What a run leaves behind for its report: small, and enough."""
+"""The record of a run: its report needs nothing else, and its size does not grow with the data."""
 
 import dataclasses
 import json
@@ -28,7 +28,7 @@ def run_and_series(tmp_path_factory):
     return read_run(folder), estimator, series, test
 
 
-def test_the_summary_counts(run_and_series):
+def test_the_summary_has_the_right_counts(run_and_series):
     run, _, series, _ = run_and_series
     found = run.data["series"]
     assert (found["training"], found["test"], found["rows"]) == (45, 15, len(series.times))
@@ -41,12 +41,12 @@ def test_the_summary_counts(run_and_series):
     assert run.data["targets"] == {"training": [15, 30], "test": [5, 10]}
 
 
-def test_examples_are_the_series_they_were(run_and_series):
+def test_recorded_examples_equal_the_original_series(run_and_series):
     run, _, series, test = run_and_series
     places = [position for position, _ in run.data["examples"]]
     assert len(places) == 3
     assert run.examples == series[test[places]]
-    for k, place in enumerate(places):  # and the outputs kept for them are theirs
+    for k, place in enumerate(places):  # the recorded outputs belong to these series
         alone = run.examples[[k]]
         at_end = run.estimator.outputs_at(alone, alone.times.numpy())[0, -1]
         torch.testing.assert_close(at_end, run.outputs[place], atol=1e-5, rtol=1e-4)
@@ -70,7 +70,7 @@ def test_the_path_runs_through_the_observations_in_the_users_units(scheme, tmp_p
             np.testing.assert_allclose(after[known], row[known], rtol=1e-4)
 
 
-def test_what_is_kept_does_not_grow_with_the_data(tmp_path):
+def test_the_record_does_not_grow_with_the_data(tmp_path):
     for count in (40, 400):
         fitted("regression", tmp_path / str(count), count=count, max_epochs=1)
     sizes = {count: (tmp_path / count / "data.json").stat().st_size for count in ("40", "400")}
@@ -78,7 +78,7 @@ def test_what_is_kept_does_not_grow_with_the_data(tmp_path):
     assert len(read_run(tmp_path / "400").examples) == 3
 
 
-def test_examples_of_two_classes_are_a_right_one_of_each_and_the_worst():
+def test_examples_of_two_classes_are_the_surest_of_each_and_the_worst():
     outputs = torch.tensor([[3.0], [1.0], [-2.0], [-4.0], [2.0], [-1.0]])
     targets = torch.tensor([1.0, 1.0, 0.0, 0.0, 0.0, 1.0])
     ones = np.ones(6, dtype=int)
@@ -86,7 +86,7 @@ def test_examples_of_two_classes_are_a_right_one_of_each_and_the_worst():
     assert found == [(0, "surest"), (3, "surest"), (4, "worst")]
 
 
-def test_examples_of_numbers_are_the_best_a_middling_and_the_worst_and_not_endless():
+def test_examples_of_regression_are_the_best_a_typical_and_the_worst():
     outputs, targets = torch.tensor([[0.0], [1.0], [2.0], [3.0], [9.0]]), torch.zeros(5, 1)
     ones = np.ones(5, dtype=int)
     task = RegressionTask((0.0,), (1.0,))
@@ -100,8 +100,8 @@ def test_examples_of_numbers_are_the_best_a_middling_and_the_worst_and_not_endle
     assert choose_examples(task, outputs[:1], targets[:1], counts=ones[:1], lengths=ones[:1]) == [(0, "worst")]
 
 
-def test_channels_that_tell_nothing_are_not_drawn(tmp_path):
-    """A channel that never varies is as good as one that is missing."""
+def test_constant_channels_are_not_drawn(tmp_path):
+    """A channel that never varies carries no information."""
     series = series_of(60, channels="abcdef")
     values = series.values.clone()
     values[:, [1, 3]] = 7.0
@@ -110,7 +110,7 @@ def test_channels_that_tell_nothing_are_not_drawn(tmp_path):
     assert telling_channels(read_run(tmp_path)) == [0, 2, 4, 5]
 
 
-def test_distributions():
+def test_histograms_are_logarithmic_for_wide_ranges():
     whole = distribution(np.array([3, 3, 4, 7]))
     assert (sum(whole["counts"]), len(whole["counts"]), whole["logarithmic"]) == (4, 5, False)
     wide = distribution(np.array([0.01, 1.0, 100.0]))
@@ -120,13 +120,13 @@ def test_distributions():
     assert distribution(np.array([-1.0, 1000.0]))["logarithmic"] is False
 
 
-def test_one_row_has_no_gaps():
+def test_a_series_of_one_row_has_no_gaps():
     alone = summary_of_series(nc.IrregularSeries.from_list([([1.0], [[2.0]])]))
     assert alone["gaps"] is None
     assert alone["lengths"]["quantiles"] == [1.0] * 7
 
 
-def test_clocks():
+def test_time_axes_have_readable_units_and_origins():
     number = series_of(1).format
     assert clock_of(number, 3.0, 9.0).label == "time"
     far = clock_of(number, 1.7e9, 1.7e9 + 5)
@@ -138,12 +138,12 @@ def test_clocks():
     assert clock.since == "1970-01-01 01:00"
 
 
-def test_data_json_is_json(run_and_series):
+def test_data_json_is_valid_json(run_and_series):
     run, *_ = run_and_series
     json.dumps(run.data, allow_nan=False)
 
 
-def test_labels_at_every_row_are_counted_per_row(tmp_path):
+def test_labels_per_row_are_counted_per_row(tmp_path):
     series = series_of(30)
     y = np.empty(30, dtype=object)
     y[:] = [np.stack([np.ones(n), np.arange(n) % 2], 1) for n in series.lengths.tolist()]
@@ -155,7 +155,7 @@ def test_labels_at_every_row_are_counted_per_row(tmp_path):
     assert [line["training"] for line in found] == np.concatenate(y[:20]).sum(0).tolist()
 
 
-def test_targets_are_those_of_the_ids(tmp_path):
+def test_recorded_targets_are_matched_by_id(tmp_path):
     series = dataclasses.replace(series_of(40), ids=np.arange(1, 41))
     y = pd.Series(np.arange(40) % 3 + 0.5, index=pd.Index(np.arange(1, 41), name="id"))[::-1]
     test = np.array([7, 3, 21])
@@ -166,7 +166,7 @@ def test_targets_are_those_of_the_ids(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["regression", "binary"])
-def test_a_test_of_unknown_targets_has_a_page(kind, tmp_path):
+def test_a_report_is_written_when_all_test_targets_are_unknown(kind, tmp_path):
     series = series_of(20)
     rows = [np.arange(n) % 2 * 1.0 for n in series.lengths.tolist()]
     for k in (3, 4):
@@ -179,7 +179,7 @@ def test_a_test_of_unknown_targets_has_a_page(kind, tmp_path):
     assert "<html" in write_report(tmp_path).read_text()
 
 
-def test_examples_need_neither_a_name_of_their_own_nor_free_columns(tmp_path):
+def test_examples_may_have_equal_ids_and_channels_named_id_and_time(tmp_path):
     pairs = [(np.arange(3.0), np.random.default_rng(k).normal(size=(3, 2))) for k in range(12)]
     series = nc.IrregularSeries.from_list(pairs, channels=["time", "id"], ids=np.zeros(12, dtype=int))
     estimator = nc.NeuralCDEClassifier(max_epochs=1, hidden=4, width=4).fit(series, np.arange(12) % 2)

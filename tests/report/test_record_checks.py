@@ -1,4 +1,4 @@
-"""Records that somebody else wrote: the command names the file that is damaged, and no page says what a file says as HTML."""
+"""Untrusted records: the command names the damaged file, and no text of a record becomes HTML."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ from neuralcde.cli.report import report
 from neuralcde.report import write_report
 from neuralcde.report.run import read_run
 
-pytestmark = pytest.mark.xdist_group("records")  # they share what is slow to set up
+pytestmark = pytest.mark.xdist_group("records")  # these tests share slow fixtures
 
 COST = {"seconds": 1.5, "peak_memory_mb": 200.0, "parameters": 99, "epochs": 1, "best_epoch": 1}
 NAN, HUGE, DELETED = float("nan"), 10**400, object()
@@ -25,7 +25,7 @@ NAN, HUGE, DELETED = float("nan"), 10**400, object()
 
 @pytest.fixture(scope="module")
 def originals(tmp_path_factory):
-    """A folder of each kind, as `neuralcde fit` leaves it."""
+    """One folder per kind of task, as `neuralcde fit` writes it."""
     root = tmp_path_factory.mktemp("runs")
     for kind in ("multiclass", "regression", "rows"):
         fitted(kind, root / kind, count=24, max_epochs=1)
@@ -43,7 +43,7 @@ def copied(originals, tmp_path):
 
 
 def change(file, way, value):
-    """JSON with another value at the end of a way, or without it."""
+    """Replace or delete the value at a path of keys in a JSON file."""
     document = json.loads(file.read_text())
     *before, last = way
     place = document
@@ -57,7 +57,7 @@ def change(file, way, value):
 
 
 def seal(folder):
-    """Digests of the files as they are now, so that they say nothing of a change."""
+    """Update the digests to the current files, so that they do not reveal a change."""
     for name in ("config.json", "data.json"):
         document = json.loads((folder / name).read_text())
         document["files"] = {
@@ -67,7 +67,7 @@ def seal(folder):
 
 
 def refused(folder, name, capsys):
-    """The command ends with 2 and a paragraph that names the file."""
+    """Assert that the command exits with 2 and a message that names the file."""
     with pytest.raises(SystemExit) as end:
         report(folder)
     said = " ".join(capsys.readouterr().err.split())
@@ -109,7 +109,7 @@ DATA = {
     [(way, value) for way, values in DATA.items() for value in values],
     ids=lambda x: ".".join(map(str, x)) if isinstance(x, tuple) else str(x)[:20].encode("ascii", "replace").decode(),
 )
-def test_a_changed_summary_is_damage(copied, way, value):
+def test_a_changed_summary_is_refused(copied, way, value):
     folder = copied()
     change(folder / "data.json", way, value)
     with pytest.raises(ValueError, match=r"(data\.json|test_outputs\.safetensors) is damaged: |different runs"):
@@ -117,7 +117,7 @@ def test_a_changed_summary_is_damage(copied, way, value):
 
 
 @pytest.mark.parametrize("kind", ["multiclass", "regression", "rows"])
-def test_every_part_of_a_summary_is_needed(copied, kind):
+def test_every_part_of_a_summary_is_required(copied, kind):
     folder = copied(kind)
     whole = (folder / "data.json").read_text()
     for key in json.loads(whole):
@@ -139,7 +139,7 @@ ODD = {
 
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("name", ["data.json", "metrics.json", "config.json", "preprocess.json"])
-def test_odd_json_is_named_by_the_command(copied, name, odd, capsys):
+def test_invalid_json_is_named_by_the_command(copied, name, odd, capsys):
     folder = copied()
     (folder / name).write_bytes(ODD[odd])
     refused(folder, name, capsys)
@@ -159,7 +159,7 @@ def test_odd_json_is_named_by_the_command(copied, name, odd, capsys):
     ],
     ids=str,
 )
-def test_changed_metrics_are_named_by_the_command(copied, cost, capsys):
+def test_invalid_metrics_are_named_by_the_command(copied, cost, capsys):
     folder = copied()
     change(folder / "metrics.json", ["cost"], cost)
     refused(folder, "metrics.json", capsys)
@@ -168,7 +168,7 @@ def test_changed_metrics_are_named_by_the_command(copied, cost, capsys):
 @pytest.mark.parametrize(
     "row", [{}, [], {"epoch": 1}, {"epoch": 1, "loss": "low", "rate": 1.0, "seconds": 1.0}], ids=str
 )
-def test_a_changed_history_is_named_by_the_command(copied, row, capsys):
+def test_an_invalid_history_is_named_by_the_command(copied, row, capsys):
     folder = copied()
     change(folder / "config.json", ["history", 0], row)
     refused(folder, "config.json", capsys)
@@ -177,7 +177,7 @@ def test_a_changed_history_is_named_by_the_command(copied, row, capsys):
 @pytest.mark.parametrize(
     "content", [b"label = ", b"\xff", b"a = " + b"[" * 100_000, b"x = 1\nx = 2", b"#" * 2**21], ids=lambda x: str(x[:8])
 )
-def test_changed_options_are_named_by_the_command(copied, content, capsys):
+def test_an_invalid_config_toml_is_named_by_the_command(copied, content, capsys):
     folder = copied()
     (folder / "config.toml").write_bytes(content)
     refused(folder, "config.toml", capsys)
@@ -221,14 +221,14 @@ WRONG_TENSORS = {
     ("name", "part", "number"),
     [(n, part, k) for n, parts in WRONG_TENSORS.items() for part, makes in parts.items() for k in range(len(makes))],
 )
-def test_changed_tensors_are_damage(copied, name, part, number):
+def test_changed_tensors_are_refused(copied, name, part, number):
     folder = copied()
     tensors_with(folder, name, **{part: WRONG_TENSORS[name][part][number]})
     with pytest.raises(ValueError, match=rf"{re.escape(name)} is damaged: "):
         read_run(folder)
 
 
-def test_examples_of_rows_have_the_rows_of_the_test(copied):
+def test_examples_with_other_row_counts_than_the_test_are_refused(copied):
     folder = copied("rows")
     data = json.loads((folder / "data.json").read_text())
     positions = [position for position, _ in data["examples"]]
@@ -239,15 +239,15 @@ def test_examples_of_rows_have_the_rows_of_the_test(copied):
         read_run(folder)
 
 
-def test_a_model_without_outputs_is_said_by_the_command(copied, capsys):
-    """Weights may be finite and still too large to solve anything."""
+def test_a_model_without_finite_outputs_is_named_by_the_command(copied, capsys):
+    """Finite weights may still be too large for finite outputs."""
     folder = copied()
     tensors_with(folder, "model.safetensors", **{"readout.linear.weight": lambda x: torch.full_like(x, 3e38)})
     refused(folder, "cannot be reported", capsys)
 
 
 def names_replaced(value, kept):
-    """Every text in JSON as one that would be a script, but for what the reader knows."""
+    """Replace every string in JSON by a script tag, except the strings in `kept`."""
     if isinstance(value, dict):
         return {key: names_replaced(part, kept) for key, part in value.items()}
     if isinstance(value, list):
@@ -256,7 +256,7 @@ def names_replaced(value, kept):
 
 
 @pytest.mark.parametrize("kind", ["multiclass", "regression"])
-def test_nothing_in_a_record_becomes_html(copied, kind):
+def test_no_text_of_a_record_becomes_html(copied, kind):
     folder = copied(kind)
     data = json.loads((folder / "data.json").read_text())
     kept = {"surest", "typical", "worst", *(channel["name"] for channel in data["series"]["channels"])}
@@ -266,7 +266,8 @@ def test_nothing_in_a_record_becomes_html(copied, kind):
     (folder / "data.json").write_text(json.dumps(data | {"files": files}))
     text = json.dumps(NASTY)
     (folder / "config.toml").write_text(
-        f"label = {text}\ntable = {text}\nstatic = [{text}, [{text}]]\n{text} = {text}\ninside = {{ {text} = {text} }}\n"
+        f"label = {text}\ntable = {text}\nstatic = [{text}, [{text}]]\n{text} = {text}\n"
+        f"inside = {{ {text} = {text} }}\n"
     )
     config = json.loads((folder / "config.json").read_text())
     config["neuralcde"] = config["torch"] = NASTY
@@ -282,7 +283,7 @@ def test_nothing_in_a_record_becomes_html(copied, kind):
     assert "&lt;script&gt;" in page
     assert not re.search(r"<\s*script|<[^>]*\son\w+\s*=|javascript:", page, re.IGNORECASE)
     tags = {tag.lower() for tag in re.findall(r"<\s*([a-zA-Z][\w-]*)", page)}
-    original = read_run(folder).estimator  # the page was made of this model, not of another
+    original = read_run(folder).estimator  # the page was made from the changed model
     assert original.preparation_.format.time == NASTY
     assert tags <= TAGS, tags - TAGS
 
@@ -328,7 +329,7 @@ TAGS = {
 }
 
 
-def test_a_record_that_was_left_alone_is_read(originals):
+def test_an_unchanged_record_is_read(originals):
     for kind in ("multiclass", "regression", "rows"):
         run = read_run(originals / kind)
         assert run.cost["parameters"] == 99

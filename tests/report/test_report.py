@@ -1,4 +1,4 @@
-"""The report as a reader meets it: made by the installed command, opened in a browser."""
+"""The report: made by the installed command and opened in a browser."""
 
 import html
 import json
@@ -21,14 +21,14 @@ from neuralcde import NeuralCDEClassifier
 from neuralcde.report import record_run, write_report
 from neuralcde.report.run import read_run
 
-pytestmark = pytest.mark.xdist_group("report")  # they share what is slow to set up
+pytestmark = pytest.mark.xdist_group("report")  # these tests share slow fixtures
 
 COMMAND = str(Path(sys.executable).parent / "neuralcde")
 CHROMIUM = shutil.which("chromium")
 WIDTHS = (320, 390, 1200)  # a small phone, a phone, a desk
 FIGURES = {"binary": 9, "multiclass": 9, "regression": 10}
 
-# In a page, shows what it holds to the page around it.
+# Added to a report: sends its sizes, figures and text to the enclosing page.
 PROBE = """<script>addEventListener("load", () => parent.postMessage({
   frame: name, needed: document.documentElement.scrollWidth, given: innerWidth,
   figures: [...document.querySelectorAll("figure svg")].map(svg => {
@@ -36,7 +36,7 @@ PROBE = """<script>addEventListener("load", () => parent.postMessage({
     return {width: box.width, height: box.height, label, drawn: svg.querySelectorAll("path, use").length}; }),
   scripts: document.querySelectorAll("script").length - 1,
   text: document.body.innerText}, "*"))</script>"""
-# Around the page: one frame for every width.
+# The enclosing page, to which one frame per width is added.
 FRAMES = """<!DOCTYPE html><pre id="found"></pre><script>
 console.error("this one is heard");
 const found = {};
@@ -51,7 +51,7 @@ def run(*arguments):
 
 
 class Pages(dict):
-    """A page of each kind, made when it is first asked for; of two classes by the installed command."""
+    """One page per kind of task, made on first use; the binary one by the installed command."""
 
     def __init__(self, root):
         self.root = root
@@ -67,7 +67,7 @@ class Pages(dict):
 
 
 def page_by_command(folder):
-    """Fit and report as a user does it; the table is gone by then."""
+    """Fit and report as a user does; the table is deleted before the report is made."""
     series = series_of(44)
     labels = pl.DataFrame({"id": series.ids.tolist(), "out come": targets_of("binary", series).tolist()})
     table = folder.with_suffix(".csv")
@@ -89,7 +89,7 @@ def pages(tmp_path_factory):
 
 
 class Tags(HTMLParser):
-    """Tags that are opened, and whether each is closed in its turn."""
+    """Collect the opening tags, and check that each is closed in the right order."""
 
     def __init__(self, text):
         super().__init__()
@@ -112,7 +112,7 @@ class Tags(HTMLParser):
 
 
 @pytest.mark.parametrize("kind", FIGURES)
-def test_the_page_stands_alone(pages, kind):
+def test_the_page_loads_nothing_from_elsewhere(pages, kind):
     text = pages[kind].read_text()
     tags = Tags(text)
     assert not {"script", "link", "img", "iframe", "object", "base"} & set(tags.opened)
@@ -125,7 +125,7 @@ def test_the_page_stands_alone(pages, kind):
 
 
 @pytest.mark.parametrize("kind", ["binary", "multiclass"])
-def test_names_stay_names(pages, kind):
+def test_names_are_escaped(pages, kind):
     text = pages[kind].read_text()
     assert "<script" not in text
     assert "<b>" not in text.replace("<b>0.", "").replace("<b>1.", "")  # the headline is the only bold number
@@ -133,7 +133,7 @@ def test_names_stay_names(pages, kind):
     assert "&lt;b&gt;" in text
 
 
-def test_the_headline_is_the_metric_of_the_test(pages):
+def test_the_headline_is_the_test_metric(pages):
     for kind, name in (("binary", "AUROC"), ("multiclass", "Accuracy"), ("regression", "R²")):
         found = read_run(pages[kind].parent)
         value = found.estimator.task_.metrics(found.outputs, found.targets)[found.estimator.task_.metric]
@@ -143,7 +143,7 @@ def test_the_headline_is_the_metric_of_the_test(pages):
     assert f"{metrics['cost']['parameters']:,}" in pages["binary"].read_text()
 
 
-def test_what_is_not_there_is_said(pages):
+def test_missing_parts_are_stated(pages):
     assert "There was no validation set" in pages["binary"].read_text()  # 35 series are too few
     assert "There was no validation set" not in pages["multiclass"].read_text()
     assert "not measured" in pages["multiclass"].read_text()  # fitted in Python
@@ -157,8 +157,8 @@ def test_the_same_run_gives_the_same_page(pages):
 
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: apt-get install chromium")
 @pytest.mark.parametrize("kind", FIGURES)
-def test_in_a_browser(pages, kind, tmp_path):
-    """Figures have a size, nothing is wider than the window, nothing is said on the console."""
+def test_the_page_renders_in_a_browser_at_every_width(pages, kind, tmp_path):
+    """Figures have a size, nothing is wider than the window, and the console has no messages."""
     copy = tmp_path / "copy.html"
     copy.write_text(pages[kind].read_text().replace("</body>", f"{PROBE}</body>"))
     frames = [
@@ -192,8 +192,8 @@ def test_in_a_browser(pages, kind, tmp_path):
 
 
 @pytest.mark.parametrize(("kind", "figures"), [("labels", 7), ("targets", 12), ("rows", 9)])
-def test_other_targets(kind, figures, tmp_path):
-    """Several labels, several numbers, a label a row."""
+def test_reports_cover_every_kind_of_target(kind, figures, tmp_path):
+    """Several labels, several numbers, one label per row."""
     fitted(kind, tmp_path, pool="mean" if kind == "targets" else "last")
     text = write_report(tmp_path).read_text()
     assert Tags(text).opened.count("svg") == figures
@@ -211,7 +211,7 @@ def test_a_test_of_one_class_has_no_curves(tmp_path):
     assert "<strong>ROC curve" not in text
 
 
-def test_many_classes_fit_into_one_matrix(tmp_path):
+def test_rare_classes_are_grouped_in_the_confusion_matrix(tmp_path):
     series = series_of(160)
     targets = np.arange(160) % 40
     estimator = NeuralCDEClassifier(max_epochs=1, hidden=4, width=4, random_state=0).fit(series, targets)
@@ -239,7 +239,7 @@ def test_files_of_two_runs_are_not_mixed(pages, tmp_path):
         read_run(tmp_path)
 
 
-def test_another_model_in_the_folder_is_not_reported_with_the_old_test(pages, tmp_path):
+def test_a_new_model_is_not_reported_with_the_outputs_of_the_old_one(pages, tmp_path):
     shutil.copytree(pages["regression"].parent, tmp_path, dirs_exist_ok=True)
     other = nc.load(tmp_path)
     with torch.no_grad():
@@ -249,7 +249,7 @@ def test_another_model_in_the_folder_is_not_reported_with_the_old_test(pages, tm
         read_run(tmp_path)
 
 
-def test_wrong_use_ends_with_2_and_a_paragraph(pages, tmp_path):
+def test_a_folder_without_a_record_exits_with_2_and_a_clear_message(pages, tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(pages["regression"].parent, folder)
     (folder / "data.json").unlink()
