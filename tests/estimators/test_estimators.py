@@ -23,7 +23,7 @@ FAST = {"max_epochs": 15, "hidden": 6, "width": 8, "depth": 1, "learning_rate": 
 
 
 def oscillations(count=40, seed=0):
-    """A long table of slow and fast oscillations with gaps, a missing static number and a static text."""
+    """Slow and fast oscillations with missing values, a static number that is sometimes missing, and a static text."""
     rng = np.random.default_rng(seed)
     rows = []
     for k in range(count):
@@ -41,7 +41,7 @@ Y = np.array([LABELS[name] for name in SERIES.ids.tolist()])
 
 
 @pytest.mark.parametrize("model", ["neural_cde", "gru_ode", "gru_dt", "gru_d", "ode_rnn"])
-def test_every_model_fits_predicts_and_is_saved(model, tmp_path):
+def test_every_model_fits_predicts_and_saves(model, tmp_path):
     clf = nc.NeuralCDEClassifier(model, **{**FAST, "max_epochs": 50}).fit(SERIES, Y)
     p = clf.predict_proba(SERIES)
     assert p.shape == (40, 2)
@@ -53,7 +53,7 @@ def test_every_model_fits_predicts_and_is_saved(model, tmp_path):
     np.testing.assert_array_equal(nc.load(tmp_path / "model").predict_proba(SERIES), p)
 
 
-def test_every_option_of_training_is_heard():
+def test_every_training_option_takes_effect():
     few = {**FAST, "max_epochs": 3}
     options = {
         "batch_size": 13,
@@ -75,7 +75,7 @@ def test_every_option_of_training_is_heard():
         assert not np.array_equal(other, usual), name
 
 
-def test_labels_by_id_and_by_position_are_the_same():
+def test_labels_by_id_and_by_position_give_the_same_model():
     shuffled = pd.Series(LABELS).sample(frac=1, random_state=0)
     ways = [nc.NeuralCDEClassifier(**FAST).fit(SERIES, y).predict_proba(SERIES) for y in (Y, LABELS, shuffled)]
     np.testing.assert_array_equal(ways[0], ways[1])
@@ -84,7 +84,7 @@ def test_labels_by_id_and_by_position_are_the_same():
         nc.NeuralCDEClassifier(**FAST).fit(SERIES, {k: v for k, v in LABELS.items() if k != "s0"})
 
 
-def test_an_index_of_y_means_ids_only_where_there_are_ids():
+def test_the_index_of_y_is_used_only_if_the_series_have_ids():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 6)).cumsum(1)
     y = pd.Series(X[:, -1] > 0).sample(frac=1, random_state=0)
@@ -101,7 +101,7 @@ def test_an_index_of_y_means_ids_only_where_there_are_ids():
         assert nc.NeuralCDEClassifier(**FAST).fit(shuffled, one_column).predict(shuffled).shape == (40,)
 
 
-def test_numbers_of_numpy_are_numbers(tmp_path):
+def test_numpy_numbers_are_accepted_as_parameters(tmp_path):
     options = {**FAST, "hidden": np.int64(4), "max_epochs": np.int32(2), "learning_rate": np.float32(0.01)}
     clf = nc.NeuralCDEClassifier(**options | {"random_state": np.int64(3), "class_weight": {"slow": 1, "fast": 5.0}})
     clf.fit(SERIES, Y).save(tmp_path)
@@ -113,7 +113,7 @@ def test_numbers_of_numpy_are_numbers(tmp_path):
         clf.fit(SERIES, np.stack([Y == "slow", Y == "fast"], 1).astype(int))
 
 
-def test_times_of_a_calendar():
+def test_predictions_accept_datetimes():
     frame = SERIES.to_long("pandas").assign(t=lambda f: pd.Timestamp("2024-01-01") + pd.to_timedelta(f["t"], unit="h"))
     series = nc.IrregularSeries.from_long(frame, id="id", time="t", static=["age", "ward"], unit="h")
     clf = nc.NeuralCDEClassifier(**{**FAST, "max_epochs": 2}).fit(series, Y)
@@ -124,7 +124,7 @@ def test_times_of_a_calendar():
     np.testing.assert_array_equal(ways[0], ways[1])
 
 
-def test_arrays_of_two_and_three_dimensions():
+def test_arrays_of_two_and_three_dimensions_are_accepted():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 8, 2)).cumsum(1)
     X[rng.random(X.shape) < 0.2] = np.nan
@@ -135,14 +135,14 @@ def test_arrays_of_two_and_three_dimensions():
     assert numbers.predict(X).shape == (30, 2)
 
 
-def test_multilabel():
+def test_multilabel_predictions_have_one_column_per_label():
     y = np.stack([Y == "slow", np.arange(40) % 3 == 0], 1).astype(int)
     clf = nc.NeuralCDEClassifier(**FAST, class_weight="balanced").fit(SERIES, y)
     assert clf.predict(SERIES).shape == clf.predict_proba(SERIES).shape == (40, 2)
 
 
 def rows_of(series):
-    """A label a row: whether x was above zero when it was last seen; by series, with some not known."""
+    """One label per row, by series: whether the last observed x was above zero. Some labels are unknown."""
     labels = []
     for part in series:
         x = part.values[:, 0].numpy()
@@ -151,7 +151,7 @@ def rows_of(series):
     return labels
 
 
-def test_a_target_at_every_row(tmp_path):
+def test_targets_per_row_are_learnt_from_the_past_only(tmp_path):
     by_series = rows_of(SERIES)
     clf = nc.NeuralCDEClassifier(**{**FAST, "max_epochs": 60}, per_row=True).fit(SERIES, by_series)
     assert clf.predict(SERIES).shape == SERIES.times.shape
@@ -161,7 +161,7 @@ def test_a_target_at_every_row(tmp_path):
     assert clf.score(SERIES, dict(zip(SERIES.ids.tolist(), by_series, strict=True))) == clf.score(SERIES, by_series)
     clf.save(tmp_path)
     np.testing.assert_array_equal(nc.load(tmp_path).predict(SERIES), clf.predict(SERIES))
-    cut = SERIES.times < 4.0  # what comes later does not change what was said
+    cut = SERIES.times < 4.0  # later rows do not change earlier predictions
     early = nc.IrregularSeries.from_list(
         [(part.times[part.times < 4], part.values[part.times < 4]) for part in SERIES], channels=SERIES.channel_names
     )
@@ -177,7 +177,7 @@ def test_a_target_at_every_row(tmp_path):
         clf.fit(SERIES, ["up"] * 13)
 
 
-def test_large_data_are_prepared_batch_by_batch_to_the_same_result(monkeypatch):
+def test_preparing_large_data_per_batch_gives_the_same_result(monkeypatch):
     once = nc.NeuralCDEClassifier(**FAST).fit(SERIES, Y)
     monkeypatch.setattr("neuralcde.estimators.path_estimator.LARGE", 10)
     batches = nc.NeuralCDEClassifier(**FAST).fit(SERIES, Y)
@@ -187,7 +187,7 @@ def test_large_data_are_prepared_batch_by_batch_to_the_same_result(monkeypatch):
     np.testing.assert_array_equal(once.predict_proba_at(SERIES, times), batches.predict_proba_at(SERIES, times))
 
 
-def test_predictions_over_time_use_the_past_alone():
+def test_predictions_at_the_last_row_equal_predictions_of_the_series():
     clf = nc.NeuralCDEClassifier(**FAST).fit(SERIES, Y)
     low, high = SERIES.times[SERIES.offsets[:-1]], SERIES.times[SERIES.offsets[1:] - 1]
     p = clf.predict_proba_at(SERIES, np.stack([low, high], 1))
@@ -197,7 +197,7 @@ def test_predictions_over_time_use_the_past_alone():
         clf.predict_proba_at(SERIES, [100.0])
 
 
-def test_the_seed_decides_and_the_global_generator_is_left_alone():
+def test_the_seed_determines_the_model_and_the_global_generator_is_untouched():
     torch.manual_seed(3)
     before = torch.random.get_rng_state()
     a = nc.NeuralCDEClassifier(**FAST).fit(SERIES, Y).predict_proba(SERIES)
@@ -207,7 +207,7 @@ def test_the_seed_decides_and_the_global_generator_is_left_alone():
     assert not np.array_equal(a, other)
 
 
-def test_scikit_learn_tools_take_series():
+def test_scikit_learn_tools_accept_series():
     quick = {**FAST, "max_epochs": 3}
     clf = nc.NeuralCDEClassifier(**quick)
     assert cross_val_score(clf, SERIES, Y, cv=2).shape == (2,)
@@ -218,7 +218,7 @@ def test_scikit_learn_tools_take_series():
 
 
 @pytest.mark.parametrize("kind", ["classifier", "regressor", "multilabel"])
-def test_saved_then_loaded_predicts_the_same_bits(kind, tmp_path):
+def test_a_loaded_model_predicts_the_same_bits(kind, tmp_path):
     if kind == "regressor":
         fitted = nc.NeuralCDERegressor(**FAST).fit(SERIES, np.arange(40.0))
     else:
@@ -243,7 +243,7 @@ def test_saved_then_loaded_predicts_the_same_bits(kind, tmp_path):
 
 @pytest.mark.parametrize("name", ["config.json", "preprocess.json", "model.safetensors"])
 @pytest.mark.parametrize("damage", ["missing", "truncated", "nonsense"])
-def test_a_damaged_folder_is_named(name, damage, tmp_path):
+def test_damaged_and_missing_files_are_named(name, damage, tmp_path):
     fitted = nc.NeuralCDEClassifier(**{**FAST, "max_epochs": 1}).fit(SERIES, Y)
     fitted.save(tmp_path)
     file = tmp_path / name
@@ -258,7 +258,7 @@ def test_a_damaged_folder_is_named(name, damage, tmp_path):
         nc.load(tmp_path)
 
 
-def test_files_of_two_models_are_not_mixed(tmp_path):
+def test_mixed_files_of_two_models_are_refused(tmp_path):
     for seed in (0, 1):
         nc.NeuralCDEClassifier(**{**FAST, "max_epochs": 1, "random_state": seed}).fit(SERIES, Y).save(
             tmp_path / str(seed)
@@ -268,7 +268,7 @@ def test_files_of_two_models_are_not_mixed(tmp_path):
         nc.load(tmp_path / "1")
 
 
-def test_foreign_newer_and_older_folders(tmp_path):
+def test_foreign_newer_and_older_folders_are_refused(tmp_path):
     fitted = nc.NeuralCDEClassifier(**{**FAST, "max_epochs": 1}).fit(SERIES, Y)
     fitted.save(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
@@ -300,7 +300,7 @@ def test_a_full_disk_leaves_the_old_model(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
 
 
-def test_wrong_parameters_are_named():
+def test_invalid_parameters_are_named():
     for name, value in (("model", "lstm"), ("path", "spline"), ("validation_fraction", 1.5), ("max_epochs", 0)):
         with pytest.raises(ValueError, match=name):
             nc.NeuralCDEClassifier(**{**FAST, name: value}).fit(SERIES, Y)
@@ -308,7 +308,7 @@ def test_wrong_parameters_are_named():
         nc.NeuralCDEClassifier(**FAST).fit(SERIES, ["a"] * 40)
 
 
-def test_what_was_fitted_is_saved_whatever_is_set_later(tmp_path):
+def test_parameters_set_after_fit_do_not_change_what_is_saved(tmp_path):
     X = np.random.default_rng(0).normal(size=(20, 6)).cumsum(1)
     clf = nc.NeuralCDEClassifier(**FAST).fit(X, np.arange(20) % 2)
     before = clf.predict_proba(X)
@@ -316,12 +316,12 @@ def test_what_was_fitted_is_saved_whatever_is_set_later(tmp_path):
     np.testing.assert_array_equal(nc.load(tmp_path).predict_proba(X), before)
 
 
-def test_the_seed_decides_in_threads_too(monkeypatch):
+def test_the_seed_determines_the_model_in_threads_too(monkeypatch):
     X = np.random.default_rng(0).normal(size=(12, 4)).cumsum(1)
     make = modules.new_module
 
     def slowly(*parts):
-        time.sleep(0.005)  # between the seed and what it is for
+        time.sleep(0.005)  # between seeding and drawing the weights
         return make(*parts)
 
     monkeypatch.setattr(modules, "new_module", slowly)
@@ -348,7 +348,7 @@ def test_the_default_dtype_of_torch_does_not_matter(tmp_path):
         torch.set_default_dtype(torch.float32)
 
 
-def test_a_share_of_at_least_eight_series_validates():
+def test_validation_needs_at_least_eight_series():
     X = np.random.default_rng(0).normal(size=(40, 4)).cumsum(1)
     options = {**FAST, "max_epochs": 1}
     assert (
@@ -360,7 +360,7 @@ def test_a_share_of_at_least_eight_series_validates():
         nc.NeuralCDEClassifier(**options, validation_fraction=0.99).fit(X, np.arange(40) % 2)
 
 
-def test_one_time_for_all_outside_a_series_is_named():
+def test_a_shared_time_outside_a_series_is_refused():
     X = np.random.default_rng(0).normal(size=(12, 4)).cumsum(1)
     clf = nc.NeuralCDEClassifier(**FAST).fit(X, np.arange(12) % 2)
     with pytest.raises(ValueError, match=r"12.0 lies outside series 0"):
@@ -371,7 +371,7 @@ def test_one_time_for_all_outside_a_series_is_named():
 
 
 @pytest.mark.parametrize("per_row", [False, True])
-def test_predictions_of_a_mean_are_those_of_the_series_up_to_there(per_row):
+def test_mean_pooling_at_the_last_row_equals_the_prediction_of_the_series(per_row):
     series, y = SERIES, np.repeat(Y, SERIES.lengths) if per_row else Y
     clf = nc.NeuralCDEClassifier(**FAST, pool="mean", per_row=per_row).fit(series, y)
     last = series.times[series.offsets[1:] - 1][:, None].numpy()
@@ -380,7 +380,7 @@ def test_predictions_of_a_mean_are_those_of_the_series_up_to_there(per_row):
 
 
 @pytest.mark.parametrize("library", [pd, pl])
-def test_a_long_table_is_not_an_array(library):
+def test_a_long_table_passed_as_an_array_is_refused(library):
     clf = nc.NeuralCDEClassifier(**FAST).fit(
         library.DataFrame({"0": ["1.5", "2", "0"], "1": ["3", "1", "0"]}), [0, 1, 0]
     )
@@ -390,7 +390,7 @@ def test_a_long_table_is_not_an_array(library):
         nc.NeuralCDEClassifier(**FAST).fit(frame, [0, 1, 0])
 
 
-def test_a_gpu_that_is_not_there(tmp_path):
+def test_unavailable_devices_are_refused(tmp_path):
     if torch.cuda.is_available():
         pytest.skip("there is one")
     with pytest.raises(ValueError, match="torch finds no GPU here"):
@@ -400,8 +400,8 @@ def test_a_gpu_that_is_not_there(tmp_path):
 
 
 @pytest.mark.parametrize("model", ["neural_cde", "gru_ode", "gru_dt", "gru_d", "ode_rnn"])
-def test_the_smallest_networks(model):
-    """One unit everywhere."""
+def test_networks_of_one_unit_work(model):
+    """Every layer has one unit."""
     X = np.random.default_rng(0).normal(size=(12, 5, 1))
     clf = nc.NeuralCDEClassifier(model, hidden=1, width=1, depth=4, max_epochs=1, random_state=0).fit(
         X, np.arange(12) % 2

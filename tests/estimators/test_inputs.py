@@ -1,4 +1,4 @@
-"""What users hand to an estimator: targets that find their series, units, types and channels that training did not see."""
+"""Inputs of estimators: matching targets with series, units of time, types, and channels unseen in training."""
 
 import datetime
 
@@ -23,14 +23,14 @@ def walks(**options):
     return nc.IrregularSeries.from_padded(WALKS, **options)
 
 
-def test_series_with_repeated_ids_have_targets_by_position():
+def test_targets_of_series_with_repeated_ids_are_matched_by_position():
     both = nc.IrregularSeries.concat([walks()[:20], walks()[:20]])
     assert both.ids.tolist() == [*range(20)] * 2
     np.testing.assert_array_equal(as_targets(pd.Series(range(40)), both), range(40))
-    np.testing.assert_array_equal(as_targets(pd.Series(range(20, 40)), both), [*range(20, 40)] * 2)  # one an id
+    np.testing.assert_array_equal(as_targets(pd.Series(range(20, 40)), both), [*range(20, 40)] * 2)  # one per id
 
 
-def test_an_index_that_repeats_is_named():
+def test_a_repeated_index_is_refused():
     y = pd.Series([1, 1, 0], index=["a", "a", "b"])
     series = nc.IrregularSeries.from_list([([0.0], [[1.0]])] * 2, ids=["a", "b"])
     with pytest.raises(ValueError, match="the index of y has some ids twice"):
@@ -39,20 +39,20 @@ def test_an_index_that_repeats_is_named():
 
 @pytest.mark.parametrize("gone", [float("nan"), None, pd.NA, pd.NaT], ids=["NaN", "None", "NA", "NaT"])
 @pytest.mark.parametrize("kind", [list, pd.Series, lambda y: dict(enumerate(y))], ids=["list", "pandas", "mapping"])
-def test_a_missing_label_is_no_class(kind, gone):
+def test_missing_labels_are_refused(kind, gone):
     y = ["up" if rises else "down" for rises in RISES]
     y[3] = gone
     with pytest.raises(ValueError, match=r"y contains NaN or None: series 3 has no target"):
         nc.NeuralCDEClassifier(**FAST).fit(walks(), kind(y))
 
 
-def test_a_missing_label_of_a_row_counts_for_nothing():
+def test_missing_labels_of_rows_are_ignored():
     y = [["up", float("nan"), *["down", "up"] * 5] for _ in range(40)]
     clf = nc.NeuralCDEClassifier(per_row=True, **FAST).fit(walks(), y)
     assert clf.classes_.tolist() == ["down", "up"]
 
 
-def test_a_column_of_an_unsorted_table_is_refused_as_targets_of_rows():
+def test_row_targets_from_an_unsorted_table_are_refused():
     frame = pd.DataFrame({"id": ["a", "b"] * 6, "t": np.arange(12.0), "x": RNG.normal(size=12), "y": [0, 1] * 6})
     clf = nc.NeuralCDEClassifier(per_row=True, **FAST)
     series = nc.IrregularSeries.from_long(frame, id="id", time="t", channels=["x"])
@@ -66,7 +66,7 @@ def test_a_column_of_an_unsorted_table_is_refused_as_targets_of_rows():
     )
 
 
-def test_validation_without_a_known_target_goes_on():
+def test_training_continues_when_no_validation_target_is_known():
     y = np.full((60, 5), np.nan)
     y[:6, 0], y[:6, 1] = 0, 1
     X = RNG.normal(size=(60, 5))
@@ -81,14 +81,14 @@ def test_validation_without_a_known_target_goes_on():
     assert len(clf.history_) == 2
 
 
-def test_numbers_far_from_zero_are_predicted_where_they_are():
+def test_targets_far_from_zero_are_predicted_as_well_as_those_near_zero():
     y = WALKS[:, -1, 0] - WALKS[:, 0, 0]
     near = nc.NeuralCDERegressor(**FAST).fit(walks(), y).predict(walks())
     far = nc.NeuralCDERegressor(**FAST).fit(walks(), y + 1_700_000_037).predict(walks())
     np.testing.assert_allclose(far - 1_700_000_037, near, atol=1e-4)
 
 
-def test_channels_far_from_zero_keep_their_digits_in_float64():
+def test_channels_far_from_zero_keep_their_precision_in_float64():
     near = nc.NeuralCDEClassifier(**FAST).fit(WALKS, RISES)
     far = nc.NeuralCDEClassifier(**FAST).fit(WALKS + 1e8, RISES)
     np.testing.assert_allclose(far.predict_proba(WALKS + 1e8), near.predict_proba(WALKS), atol=1e-4)
@@ -102,7 +102,7 @@ def test_channels_far_from_zero_keep_their_digits_in_float64():
 
 
 def stamped(unit, zone=None):
-    """Walks of one channel, at hours of a day."""
+    """Random walks of one channel, one row per hour."""
     hours = pd.Timestamp("2026-01-01", tz=zone) + pd.to_timedelta(np.tile(np.arange(12), 40), unit="h")
     frame = pd.DataFrame({"id": np.repeat(range(40), 12), "t": hours, "x": WALKS[..., 0].ravel()})
     return frame, nc.IrregularSeries.from_long(frame, id="id", time="t", unit=unit)
@@ -135,7 +135,7 @@ def test_time_zones_are_never_guessed():
         clf.read_long(frame.assign(t=frame["t"].dt.tz_localize(None)))
 
 
-def test_times_outside_a_series_are_told_in_its_own_terms():
+def test_errors_about_times_use_the_units_of_the_series():
     clf = nc.NeuralCDEClassifier(**FAST).fit(WALKS, RISES)
     with pytest.raises(ValueError, match=r"times: 50\.0 lies outside series 0, which was observed from 0\.0 to 11\.0"):
         clf.predict_proba_at(WALKS, [5.0, 50.0])
@@ -147,7 +147,7 @@ def test_times_outside_a_series_are_told_in_its_own_terms():
 
 
 @pytest.mark.parametrize("before", [np.nan, 500.0], ids=["never observed", "never varies"])
-def test_what_training_did_not_see_changes_nothing(before, tmp_path):
+def test_channels_constant_in_training_do_not_change_predictions(before, tmp_path):
     training, later = np.array(WALKS), np.array(WALKS)
     training[:, :, 1], later[:, :, 1] = before, 1e4 + 300 * WALKS[:, :, 1]
     with pytest.warns(UserWarning, match=r"channels \['x1'\] never vary in the training series"):
@@ -159,8 +159,8 @@ def test_what_training_did_not_see_changes_nothing(before, tmp_path):
 
 
 @pytest.mark.parametrize("intensity", [False, True])
-def test_the_warning_of_constant_channels_says_what_is_still_used(intensity):
-    """Values that never vary are ignored; how often they were observed is not, where it is counted."""
+def test_the_warning_about_constant_channels_says_what_is_still_used(intensity):
+    """Constant values are ignored. Their counts of observations are still used if `intensity=True`."""
     constant = np.array(WALKS)
     constant[:, :, 1] = 500.0
     constant[:, 3, 1] = np.nan
@@ -178,7 +178,7 @@ def test_arrays_in_another_layout_are_refused():
         nc.NeuralCDEClassifier(**FAST).fit(WALKS.swapaxes(1, 2), RISES)
 
 
-def test_arrays_and_series_are_the_same_data():
+def test_arrays_and_series_give_the_same_predictions():
     on_array = nc.NeuralCDEClassifier(**FAST).fit(WALKS, RISES)
     series = walks(dtype=torch.float64)
     np.testing.assert_array_equal(on_array.predict_proba(series), on_array.predict_proba(WALKS))
@@ -200,7 +200,7 @@ def test_arrays_and_series_are_the_same_data():
     ids=str,
 )
 @pytest.mark.parametrize("large", [False, True], ids=["paths", "batch by batch"])
-def test_another_way_to_train_is_not_resumed(change, large, tmp_path, monkeypatch):
+def test_a_run_with_other_settings_is_not_resumed(change, large, tmp_path, monkeypatch):
     if large:
         monkeypatch.setattr("neuralcde.estimators.path_estimator.LARGE", 10)
     settings = {**FAST, "schedule": "constant", "max_epochs": 2}
@@ -216,7 +216,7 @@ def test_resume_needs_a_seed(tmp_path):
         nc.NeuralCDEClassifier(**{**FAST, "random_state": None}).fit(WALKS, RISES, folder=tmp_path, resume=True)
 
 
-def test_numbers_of_numpy_are_numbers_in_checkpoints_and_searches(tmp_path):
+def test_numpy_numbers_work_in_checkpoints_and_searches(tmp_path):
     settings = {**FAST, "learning_rate": np.float64(1e-2), "patience": np.int64(5), "schedule": "constant"}
     nc.NeuralCDEClassifier(**settings).fit(WALKS, RISES, folder=tmp_path)
     clf = nc.NeuralCDEClassifier(**{**settings, "max_epochs": np.int64(9)}).fit(
@@ -229,7 +229,7 @@ def test_numbers_of_numpy_are_numbers_in_checkpoints_and_searches(tmp_path):
     assert search.fit(WALKS, RISES).best_params_["batch_size"] in (8, 16)
 
 
-def test_a_device_is_saved_and_the_names_of_columns_too(tmp_path):
+def test_the_device_and_the_column_names_are_saved(tmp_path):
     frame = pd.DataFrame(WALKS[:, :, 0], columns=[f"t{k}" for k in range(12)])
     clf = nc.NeuralCDEClassifier(device=torch.device("cpu"), **FAST).fit(frame, RISES)
     clf.save(tmp_path / "model")
@@ -239,7 +239,7 @@ def test_a_device_is_saved_and_the_names_of_columns_too(tmp_path):
         loaded.predict(frame[frame.columns[::-1]])
 
 
-def test_a_class_of_ones_own_is_not_saved(tmp_path):
+def test_subclasses_of_estimators_cannot_be_saved(tmp_path):
     class Mine(nc.NeuralCDEClassifier):
         pass
 
@@ -248,8 +248,8 @@ def test_a_class_of_ones_own_is_not_saved(tmp_path):
     assert not (tmp_path / "model").exists()
 
 
-def test_targets_that_are_only_counted_are_not_taken_for_ids():
-    """For all series they are in order; for some of them the count would be read as the ids 1, 2, ..."""
+def test_a_default_index_is_not_taken_for_ids():
+    """A default index means positions. For a subset of the series it could be mistaken for the ids 1, 2, ..."""
     frame = pd.DataFrame({"stay": np.repeat(np.arange(1, 7), 2), "t": [0.0, 1.0] * 6, "x": np.arange(12.0)})
     series = nc.IrregularSeries.from_long(frame, id="stay", time="t")
     counted = pd.Series([10, 20, 30, 40, 50, 60])
@@ -265,19 +265,19 @@ def test_targets_that_are_only_counted_are_not_taken_for_ids():
 
 
 @pytest.mark.parametrize("factor", [1e200, 1e-200])
-def test_numbers_that_cannot_be_squared_are_refused(factor):
+def test_targets_whose_squares_overflow_or_underflow_are_refused(factor):
     with pytest.raises(ValueError, match="too large or too small to be squared; change their unit"):
         regression_task(np.array([1.0, 2.0, 3.0]) * factor)
 
 
-def test_a_weight_of_nothing_is_refused():
+def test_class_weights_that_are_not_positive_and_finite_are_refused():
     for wrong in (0.0, -1.0, np.inf):
         with pytest.raises(ValueError, match="weights must be positive"):
             classification_task(["a", "b", "a"], {"a": 1.0, "b": wrong})
 
 
 @pytest.mark.filterwarnings("error")
-def test_targets_that_cannot_be_written_to():
+def test_read_only_targets_are_accepted():
     fixed = np.array([1.0, 2.0])
     fixed.flags.writeable = False
     assert regression_task(fixed).encode(fixed).tolist() == [[-1.0], [1.0]]
@@ -285,8 +285,8 @@ def test_targets_that_cannot_be_written_to():
 
 @pytest.mark.parametrize("dtype", ["Int64", "boolean", "Float64", "string"])
 @pytest.mark.parametrize("estimator", [nc.NeuralCDEClassifier, nc.NeuralCDERegressor])
-def test_nullable_columns_of_pandas_are_targets(estimator, dtype):
-    """Of series none may be missing; of rows those count that are known."""
+def test_nullable_pandas_columns_are_accepted_as_targets(estimator, dtype):
+    """No target of a series may be missing; missing targets of rows are ignored."""
     numbers = pd.Series(RISES.astype(int)).astype(dtype)
     if dtype == "string" and estimator is nc.NeuralCDERegressor:
         numbers = numbers.map({"0": "low", "1": "high"}).astype(dtype)
@@ -307,7 +307,7 @@ def test_nullable_columns_of_pandas_are_targets(estimator, dtype):
     assert np.isfinite(known.score(WALKS, rows))
 
 
-def test_missing_entries_of_several_targets_are_named():
+def test_missing_entries_of_several_targets_are_refused():
     frame = pd.DataFrame({"a": RISES, "b": ~RISES}).astype("Int64")
     frame.loc[7, "b"] = pd.NA
     for estimator in (nc.NeuralCDEClassifier, nc.NeuralCDERegressor):
@@ -337,31 +337,31 @@ def test_rows_without_any_known_target_are_refused(estimator, gone):
     ],
     ids=lambda x: type(x).__name__,
 )
-def test_targets_of_a_strange_kind_are_refused(estimator, per_row, target, words):
+def test_targets_of_unsupported_types_are_refused(estimator, per_row, target, words):
     with pytest.raises(ValueError, match=rf"^y .*{words}"):
         estimator(per_row=per_row, **FAST).fit(WALKS, [target] * (480 if per_row else 40))
 
 
-def test_text_beside_numbers_is_refused():
+def test_targets_that_mix_text_and_numbers_are_refused():
     y = np.array(["up", 1] * 20, dtype=object)
     with pytest.raises(ValueError, match=r"y mixes kinds of targets, e\.g\. 1 and 'up'; make them one"):
         nc.NeuralCDEClassifier(**FAST).fit(WALKS, y)
 
 
 @pytest.mark.parametrize("y", [5, "up", iter([1, 2])], ids=["number", "text", "iterator"])
-def test_rows_need_more_than_one_target(y):
+def test_a_single_target_for_all_rows_is_refused(y):
     with pytest.raises(ValueError, match=r"y is a \w+; per_row=True needs one target for each of the 480 rows"):
         nc.NeuralCDEClassifier(per_row=True, **FAST).fit(WALKS, y)
 
 
-def test_ragged_targets_are_named():
+def test_ragged_targets_are_refused():
     with pytest.raises(ValueError, match="y cannot be read as an array of targets, it is a list"):
         nc.NeuralCDEClassifier(**FAST).fit(WALKS, [[1], [1, 2]] * 20)
 
 
 @pytest.mark.parametrize("per_row", [False, True], ids=["series", "rows"])
-def test_outputs_that_are_no_numbers_are_no_predictions(per_row):
-    """Without the check NaN would be the first class, and infinity the second."""
+def test_outputs_that_are_not_finite_raise_an_error(per_row):
+    """Without the check, NaN would be predicted as the first class and infinity as the second."""
     clf = nc.NeuralCDEClassifier(per_row=per_row, **FAST).fit(WALKS, np.repeat(RISES, 12) if per_row else RISES)
     with torch.no_grad():
         clf.module_.readout.linear.bias.fill_(torch.nan)

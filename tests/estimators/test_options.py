@@ -33,7 +33,7 @@ def test_the_signature_has_the_declared_names_and_defaults(cls):
 
 
 @classes
-def test_declared_defaults_are_of_the_declared_kind(cls):
+def test_declared_defaults_are_valid_for_their_kind(cls):
     for name, option in DECLARED[cls].items():
         option.check(name, option.default)
         assert option.help.endswith("."), name
@@ -41,7 +41,7 @@ def test_declared_defaults_are_of_the_declared_kind(cls):
 
 @pytest.fixture(scope="module")
 def words():
-    """The kind of every option in words, as when docstrings were made: without the parts that tests have registered."""
+    """The kind of every option in words, without parts that other tests registered after docstrings were built."""
     done = fresh_python("""
         import json, neuralcde as nc
         options = nc.NeuralCDEClassifier.options
@@ -63,12 +63,12 @@ def test_the_docstring_has_every_option_and_no_other(cls, words):
         assert " ".join(line.strip() for line in described) == option.help
 
 
-def test_options_of_the_training_keep_their_range_and_help():
+def test_training_options_keep_their_range_and_help():
     for name in PathEstimator.options.keys() & TRAINING.keys() - {"batch_size"}:
         assert dataclasses.replace(PathEstimator.options[name], default=TRAINING[name].default) == TRAINING[name]
 
 
-def test_the_command_has_every_option_but_those_with_a_name_of_its_own():
+def test_the_command_has_every_option_except_those_it_renames():
     names = [field.name for field in dataclasses.fields(EstimatorOptions)]
     own = ("random_state", "task")
     assert names == list(OPTIONS) == [name for name in nc.NeuralCDEClassifier.options if name not in own]
@@ -81,7 +81,7 @@ def test_help_on_the_command_line_comes_from_the_declaration(monkeypatch):
     monkeypatch.setenv("COLUMNS", "1000")
     command = Path(sys.executable).parent / "neuralcde"
     said = subprocess.run([command, "fit", "--help"], capture_output=True, text=True, timeout=120, check=True).stdout
-    letters = re.sub(r"\W", "", said)  # without the frame around them, and what quotes become
+    letters = re.sub(r"\W", "", said)  # without the frame around the help, and whatever replaces quotes
     for name, option in OPTIONS.items():
         assert f"--{name.replace('_', '-')} " in said
         assert re.sub(r"\W", "", help_of(option)) in letters, name

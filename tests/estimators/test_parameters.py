@@ -1,4 +1,4 @@
-"""Wrong parameters: an error that names the argument, what was given and what is expected."""
+"""Invalid parameters: the error names the argument, the given value and what is expected."""
 
 import inspect
 
@@ -49,12 +49,12 @@ def test_every_parameter_is_checked(name, kind):
         ("learning_rate", 10**400, r"learning_rate must be a number in \[0, inf\), got 1000"),
     ],
 )
-def test_what_is_expected_is_said(name, value, words):
+def test_errors_say_what_is_expected(name, value, words):
     with pytest.raises(ValueError, match=words):
         nc.NeuralCDEClassifier(**{name: value}).fit(X, Y)
 
 
-def test_numbers_of_numpy_and_names_of_torch_are_right():
+def test_numpy_numbers_and_torch_devices_are_accepted():
     options = {
         "hidden": np.int32(3),
         "width": np.int64(3),

@@ -1,4 +1,4 @@
-"""Path schemes, fields and models by name and as objects: fitted, cloned, searched, saved, loaded; members from outside too."""
+"""Path schemes, fields and models, by name and as objects, from the package and from outside."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ CHOICES = {
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_fitted_saved_and_loaded(name, tmp_path):
+def test_parts_survive_saving_and_loading(name, tmp_path):
     clf = nc.NeuralCDEClassifier(**FAST, **CHOICES[name]).fit(SERIES, Y)
     clf.save(tmp_path)
     loaded = nc.load(tmp_path)
@@ -48,7 +48,7 @@ def test_fitted_saved_and_loaded(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_cloned(name):
+def test_parts_survive_cloning(name):
     clf = nc.NeuralCDEClassifier(**FAST, **CHOICES[name])
     copy = clone(clf)
     for option in CHOICES[name]:
@@ -56,7 +56,7 @@ def test_cloned(name):
     assert np.array_equal(copy.fit(SERIES, Y).predict_proba(SERIES), clf.fit(SERIES, Y).predict_proba(SERIES))
 
 
-def test_options_take_effect():
+def test_options_of_parts_take_effect():
     plain = nc.NeuralCDEClassifier(**FAST).fit(SERIES, Y)
     for choice in CHOICES.values():
         other = nc.NeuralCDEClassifier(**FAST, **choice).fit(SERIES, Y)
@@ -66,7 +66,7 @@ def test_options_take_effect():
     assert (two.module_.field.rank, two.module_.field.layers[0].out_features) == (2, 4)
 
 
-def test_a_search_over_the_options_of_a_part():
+def test_a_grid_search_reaches_the_options_of_parts():
     clf = nc.NeuralCDEClassifier(path=nc.Smoothing(), field=nc.LowRankField.with_options(rank=1), **FAST)
     search = GridSearchCV(clf, {"path__penalty": [0.1, 50.0], "field__rank": [1, 3]}, cv=2).fit(SERIES, Y)
     assert len(search.cv_results_["params"]) == 4
@@ -75,7 +75,7 @@ def test_a_search_over_the_options_of_a_part():
     assert clf.path.penalty == 1.0
 
 
-def test_a_fitted_estimator_keeps_its_own_copy(tmp_path):
+def test_a_fitted_estimator_copies_its_parts(tmp_path):
     scheme = nc.Smoothing(penalty=3.0)
     clf = nc.NeuralCDEClassifier(path=scheme, **FAST).fit(SERIES, Y)
     before = clf.predict_proba(SERIES)
@@ -86,7 +86,7 @@ def test_a_fitted_estimator_keeps_its_own_copy(tmp_path):
     assert nc.load(tmp_path).path == nc.Smoothing(penalty=3.0)
 
 
-def test_a_member_that_was_not_imported_is_named_and_not_looked_for(tmp_path):
+def test_loading_an_unregistered_part_names_it_and_imports_nothing(tmp_path):
     class Elsewhere(Rotation, name="test elsewhere"):
         pass
 
@@ -96,7 +96,7 @@ def test_a_member_that_was_not_imported_is_named_and_not_looked_for(tmp_path):
         nc.load(tmp_path)
 
 
-def test_a_class_without_a_name_can_be_fitted_but_not_saved(tmp_path):
+def test_an_unregistered_class_can_be_fitted_but_not_saved(tmp_path):
     class Nameless(Rotation):
         pass
 
@@ -119,20 +119,20 @@ def test_a_class_without_a_name_can_be_fitted_but_not_saved(tmp_path):
         ({"solver": "rk5"}, r"solver must be 'euler', .*, or a Tableau of your own, got 'rk5'"),
     ],
 )
-def test_what_is_no_part_is_refused(choice, message):
+def test_invalid_parts_are_refused(choice, message):
     with pytest.raises(ValueError, match=message):
         nc.NeuralCDEClassifier(**FAST, **choice).fit(SERIES, Y)
 
 
-def test_recipes_know_their_options():
+def test_recipes_refuse_unknown_options():
     with pytest.raises(TypeError, match=r"LowRankField has no option 'ranks'; it has \['channels', 'hidden', 'rank'"):
         nc.LowRankField.with_options(ranks=3)
-    recipe = nc.ODERNN.with_options(variant="paper", solver="euler")  # of the classes above, too
+    recipe = nc.ODERNN.with_options(variant="paper", solver="euler")  # options of base classes are accepted too
     assert recipe == Recipe(nc.ODERNN, variant="paper", solver="euler")
     assert repr(recipe) == "ODERNN.with_options(variant='paper', solver='euler')"
 
 
-def test_a_name_is_given_once():
+def test_a_name_cannot_be_registered_twice():
     with pytest.raises(ValueError, match="the path scheme 'linear' is already neuralcde"):
 
         class Other(PathScheme, name="linear"):

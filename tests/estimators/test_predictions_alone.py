@@ -1,4 +1,4 @@
-"""A prediction has the same bits alone and in any batch, on the native engine."""
+"""On the native engine, predictions do not depend on the other series of a batch, bit for bit."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def on_native(monkeypatch):
 
 @pytest.fixture(scope="module")
 def data():
-    """Series of 1 to 30 rows with missing values and static features, more than one batch of them."""
+    """Series of 1 to 29 rows with missing values and static features; together more than one batch."""
     rng = np.random.default_rng(0)
     pairs = []
     for count in rng.integers(1, 30, 150):
@@ -53,13 +53,13 @@ def check(predict, data, *, rows=False):
         *((model, path) for model in ("gru_ode", "gru_dt", "gru_d", "ode_rnn") for path in ("linear", "rectilinear")),
     ],
 )
-def test_probabilities(model, path, pool, data):
+def test_probabilities_do_not_depend_on_the_batch(model, path, pool, data):
     clf = fitted(nc.NeuralCDEClassifier, data, np.arange(len(data)) % 2, model=model, path=path, pool=pool)
     check(clf.predict_proba, data)
 
 
 @pytest.mark.parametrize("pool", ["last", "mean"])
-def test_classes_numbers_and_rows(pool, data):
+def test_classes_numbers_and_rows_do_not_depend_on_the_batch(pool, data):
     several = fitted(nc.NeuralCDEClassifier, data, np.arange(len(data)) % 5, pool=pool)
     check(several.predict_proba, data)
     check(fitted(nc.NeuralCDERegressor, data, np.arange(len(data)) / 7, pool=pool).predict, data)
@@ -68,7 +68,7 @@ def test_classes_numbers_and_rows(pool, data):
 
 
 @pytest.mark.parametrize("pool", ["last", "mean"])
-def test_at_times(pool, data):
+def test_predictions_at_times_do_not_depend_on_the_batch(pool, data):
     clf = fitted(nc.NeuralCDEClassifier, data, np.arange(len(data)) % 2, pool=pool)
     times = torch.stack([data.times[data.offsets[:-1]], data.times[data.offsets[1:] - 1]], dim=1).mean(1, keepdim=True)
     together = clf.predict_proba_at(data, times.numpy())

@@ -1,4 +1,4 @@
-"""Raw outputs of fitted estimators: what predictions are made from; input is validated once."""
+"""Raw outputs of fitted estimators, from which predictions are made. Input is validated once."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ WALKS = np.random.default_rng(0).normal(size=(20, 6)).cumsum(1)
 RISES = WALKS[:, -1] > WALKS[:, 0]
 
 
-def test_outputs_are_what_predictions_are_made_from():
+def test_decoded_outputs_equal_predictions():
     clf = nc.NeuralCDEClassifier(**QUICK).fit(WALKS, RISES)
     logits = clf.outputs(WALKS)
     assert logits.shape == (20, 1)
@@ -25,21 +25,21 @@ def test_outputs_are_what_predictions_are_made_from():
     np.testing.assert_array_equal(reg.predict(WALKS), reg.task_.decode(reg.outputs(WALKS)))
 
 
-def test_outputs_of_rows_are_one_per_observation():
+def test_outputs_per_row_have_one_entry_per_observation():
     reg = nc.NeuralCDERegressor(per_row=True, **QUICK).fit(WALKS, WALKS)
     assert reg.outputs(WALKS[:3]).shape == (18, 1)
 
 
-def test_outputs_at_the_last_row_are_those_of_the_series():
+def test_outputs_at_the_last_row_equal_those_of_the_series():
     clf = nc.NeuralCDEClassifier(**QUICK).fit(WALKS, RISES)
     at = clf.outputs_at(WALKS, [2.5, 5.0])
     assert at.shape == (20, 2, 1)
     torch.testing.assert_close(at[:, 1], clf.outputs(WALKS), rtol=1e-5, atol=1e-6)
-    own = np.stack([np.full(20, 2.5), np.linspace(0, 5, 20)], axis=1)  # times of their own for each series
+    own = np.stack([np.full(20, 2.5), np.linspace(0, 5, 20)], axis=1)  # other times for each series
     torch.testing.assert_close(clf.outputs_at(WALKS, own)[:, 0], at[:, 0])
 
 
-def test_there_are_none_before_fit():
+def test_outputs_before_fit_are_refused():
     for method in (lambda clf: clf.outputs(WALKS), lambda clf: clf.outputs_at(WALKS, [1.0])):
         with pytest.raises(NotFittedError):
             method(nc.NeuralCDEClassifier())

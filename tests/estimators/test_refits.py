@@ -1,4 +1,4 @@
-"""A fit is done or it is not: one that fails or is interrupted leaves the estimator as it was, whatever it was fitted on."""
+"""A fit that fails or is interrupted leaves the estimator unchanged."""
 
 import numpy as np
 import pandas as pd
@@ -23,17 +23,17 @@ def raises(error):
 
 
 def diverges(monkeypatch):
-    """Training that ends with an error, long after everything was checked."""
+    """Make training fail after all input was checked."""
     monkeypatch.setattr("neuralcde.estimators.path_estimator.train", raises(TrainingError("no finite loss")))
 
 
 def interrupted(monkeypatch):
-    """Ctrl-C before there is an epoch to keep."""
+    """Make Ctrl-C come before the first epoch ends."""
     monkeypatch.setattr("neuralcde.train.loop._epoch", raises(KeyboardInterrupt()))
 
 
 def unchanged(_):
-    """What is wrong is what was given."""
+    """Change nothing: the given parameters or data are invalid themselves."""
 
 
 @pytest.mark.parametrize("before", [FRAME, SERIES], ids=["frame", "series"])
@@ -51,7 +51,7 @@ def unchanged(_):
     ],
     ids=["epochs", "size", "path", "y", "one class", "training", "Ctrl-C, rows", "Ctrl-C, labels"],
 )
-def test_a_fit_that_fails_changes_nothing(before, settings, X, y, happens, error, monkeypatch):
+def test_a_failed_fit_changes_nothing(before, settings, X, y, happens, error, monkeypatch):
     clf = nc.NeuralCDEClassifier(**FAST).fit(before, Y)
     expected, classes = clf.predict_proba(before), clf.classes_
     clf.set_params(**settings)
@@ -67,7 +67,7 @@ def test_a_fit_that_fails_changes_nothing(before, settings, X, y, happens, error
     np.testing.assert_array_equal(clf.classes_, classes)
 
 
-def test_a_regressor_answers_in_the_units_it_was_fitted_in():
+def test_a_failed_fit_does_not_change_the_units_of_a_regressor():
     y = WALKS[:, -1]
     reg = nc.NeuralCDERegressor(**FAST).fit(SERIES, y)
     before = reg.predict(SERIES)
@@ -76,7 +76,7 @@ def test_a_regressor_answers_in_the_units_it_was_fitted_in():
     np.testing.assert_array_equal(reg.predict(SERIES), before)
 
 
-def test_a_first_fit_that_fails_leaves_no_estimator(monkeypatch):
+def test_a_failed_first_fit_leaves_the_estimator_unfitted(monkeypatch):
     diverges(monkeypatch)
     clf = nc.NeuralCDEClassifier(**FAST)
     with pytest.raises(TrainingError):
@@ -85,7 +85,7 @@ def test_a_first_fit_that_fails_leaves_no_estimator(monkeypatch):
     assert not hasattr(clf, "classes_")
 
 
-def test_a_fit_that_succeeds_forgets_the_last_one():
+def test_a_new_fit_replaces_all_fitted_attributes():
     clf = nc.NeuralCDEClassifier(**FAST).fit(FRAME, Y)
     assert clf.n_features_in_ == 5
     assert clf.feature_names_in_.tolist() == list("abcde")

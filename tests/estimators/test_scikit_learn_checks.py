@@ -1,4 +1,4 @@
-"""All of scikit-learn's checks of an estimator, without exception."""
+"""Both estimators pass all of scikit-learn's estimator checks."""
 
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -10,5 +10,5 @@ import neuralcde as nc
     [nc.NeuralCDEClassifier(random_state=0, max_epochs=20), nc.NeuralCDERegressor(random_state=0, max_epochs=20)],
 )
 @pytest.mark.filterwarnings("ignore")
-def test_scikit_learn(estimator, check):
+def test_estimators_pass_the_checks_of_scikit_learn(estimator, check):
     check(estimator)

@@ -1,4 +1,4 @@
-"""Random splits: two parts, each class in proportion where it can be, the same draw for the same seed."""
+"""Random splits: two parts, stratified if possible, determined by the seed."""
 
 import math
 
@@ -16,7 +16,7 @@ SHARES = st.sampled_from([0.1, 0.15, 0.2, 0.25, 0.5])
 
 @settings(max_examples=200, deadline=None)
 @given(labels=labels_of_series, share=SHARES, seed=st.integers(0, 2**31 - 1), counted=st.booleans())
-def test_two_parts_with_each_class_in_proportion(labels, share, seed, counted):
+def test_splits_are_stratified(labels, share, seed, counted):
     size = len(labels)
     held_out = max(1, round(share * size)) if counted else share
     count = held_out if counted else math.ceil(share * size)
@@ -32,8 +32,8 @@ def test_two_parts_with_each_class_in_proportion(labels, share, seed, counted):
 
 @settings(max_examples=100, deadline=None)
 @given(labels=labels_of_series, share=SHARES, seed=st.integers(0, 2**31 - 1))
-def test_the_draw_is_that_of_scikit_learn(labels, share, seed):
-    """Runs that were split before are split alike."""
+def test_splits_equal_those_of_scikit_learn(labels, share, seed):
+    """Runs recorded earlier keep the same parts."""
     classes, sizes = np.unique(labels, return_counts=True)
     wanted = round(share * len(labels))
     strata = labels if sizes.min() >= 2 and min(wanted, len(labels) - wanted) >= len(classes) else None
@@ -42,7 +42,7 @@ def test_the_draw_is_that_of_scikit_learn(labels, share, seed):
         np.testing.assert_array_equal(found, part)
 
 
-def test_another_seed_is_another_split():
+def test_the_seed_determines_the_split():
     labels = np.arange(40) % 2
     first, again, other = (stratified_split(40, 0.25, seed, labels=labels)[1].tolist() for seed in (0, 0, 1))
     assert first == again
@@ -52,12 +52,12 @@ def test_another_seed_is_another_split():
 @pytest.mark.parametrize(
     "labels", [None, np.zeros((12, 2)), np.array(["a", *["b"] * 11])], ids=["none", "several", "one of its class"]
 )
-def test_a_plain_split_where_classes_cannot_be_in_proportion(labels):
+def test_the_split_is_plain_if_it_cannot_be_stratified(labels):
     expected = train_test_split(np.arange(12), test_size=3, random_state=5)
     for found, part in zip(stratified_split(12, 3, 5, labels=labels), expected, strict=True):
         np.testing.assert_array_equal(found, part)
 
 
-def test_no_part_is_empty():
+def test_splits_with_an_empty_part_are_refused():
     with pytest.raises(ValueError, match="empty"):
         stratified_split(1, 0.5, 0)

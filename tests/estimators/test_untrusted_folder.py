@@ -1,4 +1,4 @@
-"""Folders that somebody else wrote: only the known files inside them are read, and nothing in them is believed."""
+"""Untrusted model folders: only known files are read, and all of their content is checked."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ from safetensors.torch import save as as_safetensors
 import neuralcde as nc
 from fuzz.model_folder import limited_memory
 
-pytestmark = pytest.mark.xdist_group("folders")  # they share what is slow to set up
+pytestmark = pytest.mark.xdist_group("folders")  # these tests share slow fixtures
 
 FILES = ("config.json", "preprocess.json", "model.safetensors")
 WALKS = np.random.default_rng(0).normal(size=(12, 5)).cumsum(1)
@@ -23,7 +23,7 @@ DELETED = object()
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
-    """The files of a saved classifier with missing values and a static feature, and of one that was fitted on a data frame."""
+    """The files of a classifier (a) fitted on series with missing values, and of a regressor (b) fitted on a frame."""
     folder = tmp_path_factory.mktemp("models")
     values = np.where(np.random.default_rng(1).random((12, 5)) < 0.2, np.nan, WALKS)
     series = nc.IrregularSeries.from_padded(
@@ -36,7 +36,7 @@ def original(tmp_path_factory):
 
 
 def write(folder, contents, *, digests=True):
-    """The files, with the digests of what they hold now."""
+    """Write the files, with the digests of their current content."""
     contents = dict(contents)
     if digests:
         config = json.loads(contents["config.json"])
@@ -48,7 +48,7 @@ def write(folder, contents, *, digests=True):
 
 
 def changed(content, way, value):
-    """JSON with another value at the end of a way, or without it."""
+    """JSON with the value at a path of keys replaced or deleted."""
     document = json.loads(content)
     *before, last = way
     place = document
@@ -80,7 +80,7 @@ def test_only_known_files_are_read(original, name, tmp_path):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_is_a_regular_one_inside_the_folder(original, name, tmp_path):
+def test_only_regular_files_inside_the_folder_are_read(original, name, tmp_path):
     folder = tmp_path / "model"
     folder.mkdir()
     write(folder, original["a"])
@@ -107,7 +107,7 @@ def test_a_file_is_a_regular_one_inside_the_folder(original, name, tmp_path):
     (folder / "inside").write_bytes(content)
     file.symlink_to("inside")
     (tmp_path / "alias").symlink_to(folder)
-    again = nc.load(tmp_path / "alias")  # links that stay inside, and one that is the folder itself, are fine
+    again = nc.load(tmp_path / "alias")  # links inside the folder, and a link to the folder itself, are accepted
     np.testing.assert_array_equal(again.predict(series_like(again)), expected)
 
 
@@ -121,13 +121,13 @@ def series_like(estimator):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_files_are_not_read_beyond_their_limit(original, name, tmp_path):
+def test_files_above_the_size_limit_are_not_read(original, name, tmp_path):
     write(tmp_path, original["a"])
-    os.truncate(tmp_path / name, 2**40)  # takes no room on the disk
+    os.truncate(tmp_path / name, 2**40)  # a sparse file, which takes no space on the disk
     refused(tmp_path, r"it has 1,099,511,627,776 bytes, and up to [0-9,]+ are read")
 
 
-def test_what_is_too_large_to_be_loaded_is_not_saved(original, tmp_path, monkeypatch):
+def test_a_model_too_large_to_load_is_not_saved(original, tmp_path, monkeypatch):
     estimator = nc.load(write(tmp_path, original["a"]))
     monkeypatch.setitem(nc.estimators.saving.FILES, "config.json", 100)
     with pytest.raises(ValueError, match=r"config\.json would have .* bytes, and load reads up to 100"):
@@ -147,7 +147,7 @@ def test_what_is_too_large_to_be_loaded_is_not_saved(original, tmp_path, monkeyp
     ],
     ids=str,
 )
-def test_sizes_are_compared_before_memory_is_taken(original, parameters, words, tmp_path):
+def test_sizes_are_compared_before_memory_is_allocated(original, parameters, words, tmp_path):
     content = original["a"]["config.json"]
     for name, value in parameters.items():
         content = changed(content, ["parameters", name], value)
@@ -155,21 +155,21 @@ def test_sizes_are_compared_before_memory_is_taken(original, parameters, words, 
     refused(tmp_path, words)
 
 
-def test_outputs_are_compared_too(original, tmp_path):
+def test_the_output_size_is_compared_before_memory_is_allocated(original, tmp_path):
     task = {"name": "multilabel", "labels": 2**62, "positive_weights": None}
     write(tmp_path, original["a"] | {"config.json": changed(original["a"]["config.json"], ["task"], task)})
     refused(tmp_path, r"config\.json is damaged")
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_weights_are_finite(original, value, tmp_path):
+def test_weights_that_are_not_finite_are_refused(original, value, tmp_path):
     weights = from_safetensors(original["a"]["model.safetensors"])
     weights["readout.linear.weight"][0, 0] = value
     write(tmp_path, original["a"] | {"model.safetensors": as_safetensors(weights)})
     refused(tmp_path, r"model\.safetensors is damaged: readout\.linear\.weight is not made of finite float32 numbers")
 
 
-def test_weights_have_the_names_and_the_type_of_the_module(original, tmp_path):
+def test_weights_with_other_names_or_dtypes_are_refused(original, tmp_path):
     weights = from_safetensors(original["a"]["model.safetensors"])
     write(tmp_path, original["a"] | {"model.safetensors": as_safetensors(weights | {"more": torch.zeros(1)})})
     refused(tmp_path, "describes a model with more of shape none")
@@ -180,7 +180,7 @@ def test_weights_have_the_names_and_the_type_of_the_module(original, tmp_path):
 
 @pytest.mark.parametrize("name", FILES[1:])
 @pytest.mark.parametrize("digest", [DELETED, None, "", "0" * 64, 5], ids=["none", "null", "empty", "wrong", "number"])
-def test_digests_are_needed(original, name, digest, tmp_path):
+def test_missing_and_wrong_digests_are_refused(original, name, digest, tmp_path):
     content = changed(original["a"]["config.json"], ["files", name], digest)
     write(tmp_path, original["a"] | {"config.json": content}, digests=False)
     refused(tmp_path, r"is damaged: .*(has no|SHA-256|not the one)")
@@ -201,7 +201,7 @@ ODD = {
 
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("name", FILES[:2])
-def test_odd_json_is_damage(original, name, odd, tmp_path):
+def test_invalid_json_is_refused(original, name, odd, tmp_path):
     contents = original["a"] | {name: ODD[odd]}
     if name == "preprocess.json":
         write(tmp_path, contents)
@@ -210,7 +210,7 @@ def test_odd_json_is_damage(original, name, odd, tmp_path):
     refused(tmp_path, rf"{name} is damaged: ")
 
 
-def test_names_are_given_once(original, tmp_path):
+def test_repeated_keys_in_json_are_refused(original, tmp_path):
     content = original["a"]["preprocess.json"].replace(b'"intensity": true', b'"intensity": false, "intensity": true')
     write(tmp_path, original["a"] | {"preprocess.json": content})
     refused(tmp_path, "it has the name 'intensity' twice")
@@ -227,7 +227,7 @@ CONFIG = {
     ("parameters", "solver"): (["rk4"], "rk5"),
     ("parameters", "class_weight"): ([[0]], [[[], 1.0]], "heavy", [[0, NAN]], [1, 2]),
     ("parameters", "random_state"): ("0", -1, HUGE),
-    ("parameters", "path"): ("{}", "{0}{}", [{"": None}], {"name": "{}"}),  # braces are text, not places to fill
+    ("parameters", "path"): ("{}", "{0}{}", [{"": None}], {"name": "{}"}),  # braces are text, not format fields
     ("parameters", "task"): ({}, 5, "unknown", {"name": []}, {"name": "binary", "unknown": 1}),
     ("task",): ([], None, {}),
     ("task", "name"): ({}, "regression", "unknown"),
@@ -255,7 +255,7 @@ PREPROCESS = {
     ("scaler", "channel_scales_", "time"): (0.0, NAN),
     ("scaler", "channel_scales_", "counts"): ([0.0], [1.0, 1.0], "no", 5),
     ("scaler", "channel_scales_", "unknown"): (1,),
-    ("intensity",): (1, "yes", None, False),  # False is another number of channels
+    ("intensity",): (1, "yes", None, False),  # False implies another number of channels
     ("scheme",): ("spline", [], None),
     ("flagged",): ([5], [-1], [0, 0], [0.0], "no", []),
     ("use",): ([], [2.0], [NAN], [1.0, 1.0], [True]),
@@ -277,15 +277,15 @@ PREPROCESS = {
     [(FILES[k], way, value) for k, ways in enumerate((CONFIG, PREPROCESS)) for way in ways for value in ways[way]],
     ids=lambda x: ".".join(map(str, x)) if isinstance(x, tuple) else str(x)[:20].encode("ascii", "replace").decode(),
 )
-def test_wrong_values_are_damage(original, name, way, value, tmp_path):
+def test_invalid_values_are_refused(original, name, way, value, tmp_path):
     contents = original["a"] | {name: changed(original["a"][name], way, value)}
     write(tmp_path, contents, digests=way != ("files",))
     refused(tmp_path, r"is damaged: |does not hold an estimator|older version")
 
 
 @pytest.mark.parametrize("name", FILES[:2])
-def test_every_name_is_needed(original, name, tmp_path):
-    optional = {"neuralcde", "torch"}  # versions, for the eye
+def test_every_key_is_required(original, name, tmp_path):
+    optional = {"neuralcde", "torch"}  # versions, which are for information only
     for key in json.loads(original["a"][name]):
         contents = original["a"] | {name: changed(original["a"][name], [key], DELETED)}
         write(tmp_path, contents, digests=key != "files")
@@ -295,13 +295,13 @@ def test_every_name_is_needed(original, name, tmp_path):
             refused(tmp_path, "is damaged|does not hold an estimator")
 
 
-def test_an_estimator_does_its_own_tasks(original, tmp_path):
+def test_a_task_of_the_other_estimator_is_refused(original, tmp_path):
     content = changed(original["b"]["config.json"], ["task"], {"name": "binary", "classes": [0, 1]})
     write(tmp_path, original["b"] | {"config.json": content})
     refused(tmp_path, "NeuralCDERegressor does not train the task 'binary'")
 
 
-def test_names_of_columns_are_as_many_as_columns(original, tmp_path):
+def test_invalid_column_names_are_refused(original, tmp_path):
     write(tmp_path, original["b"])
     assert nc.load(tmp_path).feature_names_in_.tolist() == list("abcde")
     for wrong in (["a"], "abcde", [1, 2, 3, 4, 5]):
@@ -310,8 +310,8 @@ def test_names_of_columns_are_as_many_as_columns(original, tmp_path):
         refused(tmp_path, r"feature_names_in_")
 
 
-def test_losses_may_be_no_numbers_and_gradients_of_any_length(tmp_path):
-    """What a fit may leave behind is loaded: a validation without a metric, and parameters that are infinite."""
+def test_nan_losses_and_infinite_gradient_clips_can_be_loaded(tmp_path):
+    """A fit can produce both: a loss that is NaN, and a parameter that is infinite."""
     X = np.random.default_rng(0).normal(size=(12, 4)).cumsum(1)
     clf = nc.NeuralCDEClassifier(max_epochs=1, hidden=3, width=4, gradient_clip=float("inf"), random_state=0)
     clf.fit(X, np.arange(12) % 2)
