@@ -16,5 +16,5 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def build(backend: str) -> Callable[[dict[str, Any]], Any]:
-    """Makes a data frame of columns, in each of the libraries."""
+    """Build a data frame from columns, once per library."""
     return BUILD[backend]

@@ -1,4 +1,4 @@
-"""Lists of pairs and padded blocks: read, padded again, merged, and refused with a message that helps."""
+"""Lists of pairs and padded arrays: reading, padding, merging rows, and errors about invalid input."""
 
 import datetime as dt
 
@@ -22,7 +22,7 @@ def as_pairs(series):
 
 
 @pytest.mark.parametrize("convert", [list, np.array, torch.tensor, pd.Series], ids=["list", "numpy", "torch", "pandas"])
-def test_a_list_of_pairs(convert):
+def test_from_list_reads_pairs_of_any_array_type(convert):
     series = IrregularSeries.from_list(
         [(convert([0, 2]), [[1, 2], [nan, 3]]), (convert([5]), [[4, 5]])],
         ids=convert([7, 3]),
@@ -40,7 +40,7 @@ def test_a_list_of_pairs(convert):
     assert series.roles == ("data", "data")
 
 
-def test_default_names():
+def test_default_names_are_numbered():
     series = IrregularSeries.from_list([PAIR, PAIR], static=np.zeros((2, 2)))
     assert series.ids.tolist() == [0, 1]
     assert series.channel_names == ("x0", "x1")
@@ -53,24 +53,24 @@ def test_one_channel_and_one_feature_may_be_flat():
     assert series.static.tolist() == [[3.0]]
 
 
-def test_any_iterable_of_pairs():
+def test_any_iterable_of_pairs_is_accepted():
     assert IrregularSeries.from_list(pair for pair in [PAIR, PAIR]) == IrregularSeries.from_list([PAIR, PAIR])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_list_round_trip(dtype):
+def test_lists_survive_a_round_trip(dtype):
     series = random_series(0, dtype=dtype)
     assert IrregularSeries.from_list(as_pairs(series), ids=series.ids, dtype=dtype) == series
     assert series.dtype == dtype
     assert series.times.dtype == torch.float64
 
 
-def test_masked_arrays_are_missing_where_masked():
+def test_masked_values_are_missing():
     values = np.ma.masked_array([[1], [2]], mask=[[False], [True]])
     assert IrregularSeries.from_list([([0, 1], values)]).values.isnan().tolist() == [[False], [True]]
 
 
-def test_the_arrays_given_are_not_shared():
+def test_series_do_not_share_memory_with_their_source():
     times, values = torch.zeros(1, dtype=torch.float64), torch.zeros(1, 1)
     series = IrregularSeries.from_list([(times, values)])
     times += 1
@@ -79,7 +79,7 @@ def test_the_arrays_given_are_not_shared():
 
 
 @pytest.mark.parametrize("duplicates", ["error", "mean", "last"])
-def test_gradients_reach_a_list(duplicates):
+def test_gradients_reach_the_tensors_of_a_list(duplicates):
     times = torch.tensor([0.0, 1.0], requires_grad=True)
     values = torch.tensor([[1.0, nan], [2.0, 3.0]], requires_grad=True)
     static = torch.ones(1, 2, requires_grad=True)
@@ -90,11 +90,11 @@ def test_gradients_reach_a_list(duplicates):
     assert static.grad.tolist() == [[3.0, 3.0]]
 
 
-# blocks ---------------------------------------------------------------------------------------------------------------
+# padded arrays --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_block_round_trip(dtype):
+def test_padded_arrays_survive_a_round_trip(dtype):
     series = random_series(1, count=20, dtype=dtype)
     padded = series.to_padded()
     assert padded.values.shape == (20, int(series.lengths.max()), 3)
@@ -107,10 +107,10 @@ def test_block_round_trip(dtype):
     assert IrregularSeries.from_padded(*padded, ids=series.ids, dtype=dtype) == series
 
 
-def test_trailing_empty_rows_are_cut_off_and_others_kept():
+def test_only_trailing_empty_rows_are_removed():
     block = torch.full((3, 4, 2), nan)
-    block[0, 1, 1] = 5.0  # rows 0 (empty, before an observation) and 1
-    block[1, 3, 0] = 6.0  # all rows; series 2 has none, and keeps one
+    block[0, 1, 1] = 5.0  # keeps rows 0 (empty, before an observation) and 1
+    block[1, 3, 0] = 6.0  # keeps all rows; series 2 is never observed, and keeps one row
     series = IrregularSeries.from_padded(block)
     assert series.lengths.tolist() == [2, 4, 1]
     assert series.times.tolist() == [0.0, 1.0, 0.0, 1.0, 2.0, 3.0, 0.0]
@@ -123,18 +123,18 @@ def test_lengths_keep_trailing_empty_rows():
     assert IrregularSeries.from_padded(block, lengths=np.array([4.0, 2.0])).lengths.tolist() == [4, 2]
 
 
-def test_shared_and_own_times():
+def test_times_may_be_shared_or_per_series():
     block = np.ones((2, 3, 1))
     assert IrregularSeries.from_padded(block, [1, 2, 4]).times.tolist() == [1, 2, 4, 1, 2, 4]
     assert IrregularSeries.from_padded(block, [[1, 2, 4], [0, 5, 6]]).times.tolist() == [1, 2, 4, 0, 5, 6]
 
 
-def test_times_of_padding_may_be_anything():
+def test_times_of_padded_rows_are_ignored():
     series = IrregularSeries.from_padded(np.ones((2, 3, 1)), [[0, 1, nan], [0, -1, inf]], lengths=[2, 1])
     assert series.times.tolist() == [0.0, 1.0, 0.0]
 
 
-def test_gradients_reach_a_block_and_come_back_through_padding():
+def test_gradients_pass_through_padded_arrays():
     block = torch.tensor([[[1.0], [nan]], [[2.0], [3.0]]], requires_grad=True)
     times = torch.tensor([0.0, 1.0], requires_grad=True)
     padded = IrregularSeries.from_padded(block, times).to_padded()
@@ -143,7 +143,7 @@ def test_gradients_reach_a_block_and_come_back_through_padding():
     assert times.grad.tolist() == [2.0, 1.0]
 
 
-def test_a_block_that_looks_swapped():
+def test_an_array_with_swapped_axes_is_refused():
     block = np.zeros((5, 3, 100))
     with pytest.raises(
         ValueError, match=r"3 steps of 100 channels.*\(series, channels, steps\). Pass values.swapaxes\(1, 2\)"
@@ -156,14 +156,14 @@ def test_a_block_that_looks_swapped():
 
 
 @pytest.mark.parametrize("shape", [(100,), (5, 100)])
-def test_times_that_belong_to_a_swapped_block(shape):
+def test_times_of_an_array_with_swapped_axes_are_refused(shape):
     with pytest.raises(
         ValueError, match=r"times of shape \(.*expected \(3,\) or \(5, 3\).*pass values.swapaxes\(1, 2\)"
     ):
         IrregularSeries.from_padded(np.zeros((5, 3, 100)), np.zeros(shape))
 
 
-def test_a_pair_that_looks_swapped():
+def test_a_pair_with_swapped_axes_is_refused():
     with pytest.raises(
         ValueError, match=r"series 'a' has times of shape \(4,\) and values of shape \(2, 4\).*pass values.T"
     ):
@@ -181,12 +181,12 @@ def test_a_pair_that_looks_swapped():
         ([[[1.0]], [[1.0], [2.0]]], "values: expected numbers .*in one array, got a list"),
     ],
 )
-def test_blocks_of_the_wrong_shape(block, message):
+def test_padded_arrays_of_the_wrong_shape_are_refused(block, message):
     with pytest.raises(ValueError, match=message):
         IrregularSeries.from_padded(block)
 
 
-def test_times_of_the_wrong_shape():
+def test_times_of_the_wrong_shape_are_refused():
     with pytest.raises(
         ValueError, match=r"times of shape \(4,\) do not fit.*\(2, 3, 1\).*expected \(3,\) or \(2, 3\)\.$"
     ):
@@ -194,7 +194,7 @@ def test_times_of_the_wrong_shape():
 
 
 @pytest.mark.parametrize("lengths", [[0, 1], [1, 4], [1], [[1, 1]], [1.5, 1], [nan, 1], np.full(1000, 1)])
-def test_wrong_lengths(lengths):
+def test_invalid_lengths_are_refused(lengths):
     with pytest.raises(
         ValueError, match=r"lengths must be 2 integers between 1 and 3 for .*\(2, 3, 1\).*, got .*"
     ) as e:
@@ -202,28 +202,28 @@ def test_wrong_lengths(lengths):
     assert len(str(e.value)) < 250
 
 
-# bad input ------------------------------------------------------------------------------------------------------------
+# invalid input --------------------------------------------------------------------------------------------------------
 
 
-def test_one_row_is_enough():
+def test_series_of_one_row_are_accepted():
     series = IrregularSeries.from_list([([3.0], [[1.0]])])
     assert series.lengths.tolist() == [1]
 
 
 @pytest.mark.parametrize("pairs", [[], ()])
-def test_no_pairs(pairs):
+def test_an_empty_list_is_refused(pairs):
     with pytest.raises(ValueError, match="pairs is empty; expected at least one"):
         IrregularSeries.from_list(pairs)
 
 
-def test_a_pair_without_rows():
+def test_a_pair_without_rows_is_refused():
     with pytest.raises(ValueError, match="series 'b' has no rows; leave it out"):
         IrregularSeries.from_list([PAIR, ([], np.zeros((0, 2)))], ids=["a", "b"])
 
 
 @pytest.mark.wrong_types
 @pytest.mark.parametrize("pair", ["ab", np.zeros((2, 3)), (1, 2, 3), {"times": [0.0]}])
-def test_not_a_pair(pair):
+def test_elements_that_are_not_pairs_are_refused(pair):
     with pytest.raises(TypeError, match=rf"series 1 is a {type(pair).__name__}; expected a pair \(times, values\)"):
         IrregularSeries.from_list([PAIR, pair])
 
@@ -232,55 +232,55 @@ def test_not_a_pair(pair):
     ("times", "values"),
     [([0, 1, 2], np.zeros((2, 1))), ([[0, 1]], np.zeros((2, 1))), (0.0, [[1.0]]), ([0.0], [[[1.0]]])],
 )
-def test_shapes_that_do_not_fit(times, values):
+def test_mismatched_shapes_are_refused(times, values):
     with pytest.raises(ValueError, match=r"series 9 has times of shape .* expected \(n,\) and \(n, channels\)"):
         IrregularSeries.from_list([(times, values)], ids=[9])
 
 
-def test_different_numbers_of_channels():
+def test_different_numbers_of_channels_are_refused():
     with pytest.raises(ValueError, match="series 'b' has 3 channels, but the first series has 2; add columns of NaN"):
         IrregularSeries.from_list([PAIR, ([0], [[1.0, 2.0, 3.0]])], ids=["a", "b"])
 
 
-def test_no_channels():
+def test_values_without_channels_are_refused():
     with pytest.raises(ValueError, match="values have no channels; expected at least one"):
         IrregularSeries.from_list([([0, 1], np.zeros((2, 0)))])
 
 
 @pytest.mark.parametrize("convert", [np.array, torch.tensor])
-def test_times_that_go_back(convert):
+def test_decreasing_times_are_refused(convert):
     with pytest.raises(ValueError, match=r"series 'b' goes back in time, from time=2.0 to time=1.0.*times.argsort\(\)"):
         IrregularSeries.from_list([PAIR, (convert([0.0, 2.0, 1.0]), np.zeros((3, 2)))], ids=["a", "b"])
 
 
-def test_merging_does_not_hide_times_that_go_back():
+def test_decreasing_times_are_refused_when_merging_rows():
     with pytest.raises(ValueError, match="series 0 goes back in time"):
         IrregularSeries.from_list([([0, 1, 0], np.zeros((3, 1)))], duplicates="mean")
 
 
 @pytest.mark.parametrize("time", [nan, inf, -inf])
 @pytest.mark.parametrize("duplicates", ["error", "mean", "last"])
-def test_times_that_are_not_finite(time, duplicates):
+def test_times_that_are_not_finite_are_refused(time, duplicates):
     with pytest.raises(ValueError, match=rf"series 'b' has a time of {time}; times must be finite. Drop"):
         IrregularSeries.from_list([PAIR, ([time], [[1.0, 2.0]])], ids=["a", "b"], duplicates=duplicates)
 
 
 @pytest.mark.parametrize("duplicates", ["error", "mean", "last"])
-def test_infinite_values(duplicates):
+def test_infinite_values_are_refused(duplicates):
     pair = torch.tensor([0.0, 3.5, 3.5], requires_grad=True), torch.tensor([[1.0], [-inf], [inf]], requires_grad=True)
     with pytest.raises(ValueError, match=r"series 4 has pulse=-inf at time=3.5; .*float32.*Replace infinities by NaN"):
         IrregularSeries.from_list([pair], ids=[4], channels=["pulse"], duplicates=duplicates)
 
 
 @pytest.mark.parametrize("convert", [np.array, torch.tensor])
-def test_values_too_large_for_single_precision(convert):
+def test_values_too_large_for_float32_are_refused(convert):
     pair = ([0.0], convert([[1e39]]).astype(float) if convert is np.array else convert([[1e39]], dtype=torch.float64))
     with pytest.raises(ValueError, match=r"series 0 has x0=inf at time=0.0.*dtype=torch.float64"):
         IrregularSeries.from_list([pair])
     assert IrregularSeries.from_list([pair], dtype=torch.float64).values.item() == 1e39
 
 
-def test_infinite_static_features():
+def test_infinite_static_features_are_refused():
     with pytest.raises(ValueError, match=r"series 'b' has the static feature age=inf; .*float32.*NaN"):
         IrregularSeries.from_list([PAIR, PAIR], ids=["a", "b"], static=[1.0, inf], static_names=["age"])
 
@@ -299,7 +299,7 @@ def test_infinite_static_features():
     ],
     ids=["complex", "complex tensor", "half", "half tensor", "bfloat", "text", "none", "datetime"],
 )
-def test_wrong_numbers(bad, fix):
+def test_unsupported_dtypes_are_refused(bad, fix):
     message = rf"expected numbers \(booleans, integers, float32 or float64\), got dtype .*{fix}"
     with pytest.raises(TypeError, match=rf"values of series 'a': {message}"):
         IrregularSeries.from_list([([0.0], bad)], ids=["a"])
@@ -311,7 +311,7 @@ def test_wrong_numbers(bad, fix):
         IrregularSeries.from_padded(bad)
 
 
-def test_ragged_values():
+def test_ragged_values_are_refused():
     with pytest.raises(ValueError, match=r"values of series 0: expected numbers .*in one array, got a list"):
         IrregularSeries.from_list([([0, 1], [[1.0], [1.0, 2.0]])])
 
@@ -326,7 +326,7 @@ def test_ragged_values():
         (["a"], ValueError, "ids has 1 names for 2 series; give one each"),
     ],
 )
-def test_wrong_ids(ids, error, message):
+def test_invalid_ids_are_refused(ids, error, message):
     with pytest.raises(error, match=message):
         IrregularSeries.from_list([PAIR, PAIR], ids=ids)
 
@@ -347,7 +347,7 @@ def test_ids_become_numbers_or_text(ids, expected):
 
 
 @pytest.mark.parametrize("shape", [(3, 1), (2, 1, 1), ()])
-def test_static_of_the_wrong_shape(shape):
+def test_static_features_of_the_wrong_shape_are_refused(shape):
     with pytest.raises(ValueError, match=r"static must have shape \(2, features\), one row per series, got"):
         IrregularSeries.from_list([PAIR, PAIR], static=np.zeros(shape))
 
@@ -362,36 +362,36 @@ def test_static_of_the_wrong_shape(shape):
         ({"static_names": "s"}, TypeError, r"static_names must be a list of names.*write \['s'\]"),
     ],
 )
-def test_wrong_names(names, error, message):
+def test_invalid_names_are_refused(names, error, message):
     with pytest.raises(error, match=message):
         IrregularSeries.from_list([PAIR], static=[[1.0]], **names)
 
 
-# rows at one time -----------------------------------------------------------------------------------------------------
+# rows at the same time ------------------------------------------------------------------------------------------------
 
 TWICE = ([0, 1, 1, 1, 2], [[0.0, 1.0], [1.0, nan], [2.0, nan], [6.0, 5.0], [nan, nan]])
 
 
-def test_rows_at_one_time_are_refused():
+def test_rows_at_the_same_time_are_refused():
     with pytest.raises(ValueError, match=r'series 1 has two rows at time=1.0;.*duplicates="mean" or duplicates="last"'):
         IrregularSeries.from_list([PAIR, TWICE])
 
 
 @pytest.mark.parametrize(("duplicates", "merged"), [("mean", [3.0, 5.0]), ("last", [6.0, 5.0])])
-def test_rows_at_one_time_are_merged(duplicates, merged):
-    # the last row of one series and the first of the next have the same time and stay apart
+def test_rows_at_the_same_time_can_be_merged(duplicates, merged):
+    # the last row of one series and the first row of the next have the same time and are not merged
     series = IrregularSeries.from_list([TWICE, ([2], [[7.0, 8.0]])], duplicates=duplicates)
     assert series.times.tolist() == [0.0, 1.0, 2.0, 2.0]
     assert series.offsets.tolist() == [0, 3, 4]
     assert series.values.nan_to_num(-1.0).tolist() == [[0.0, 1.0], merged, [-1.0, -1.0], [7.0, 8.0]]
 
 
-def test_last_is_the_last_observation_of_each_channel():
+def test_last_keeps_the_last_observation_of_each_channel():
     series = IrregularSeries.from_list([([0, 0], [[1.0, 2.0], [3.0, nan]])], duplicates="last")
     assert series.values.tolist() == [[3.0, 2.0]]
 
 
-def test_the_mean_of_large_numbers_is_finite():
+def test_the_mean_of_large_numbers_does_not_overflow():
     series = IrregularSeries.from_list([([0, 0], [[3e38], [1e38]])], duplicates="mean")
     assert series.values.item() == pytest.approx(2e38)
 
@@ -403,7 +403,7 @@ def test_merging_changes_nothing_without_repeated_times(duplicates):
     assert merged == series
 
 
-def test_gradients_of_merged_rows():
+def test_gradients_of_merged_rows_are_right():
     values = torch.tensor([[1.0], [3.0], [nan]], requires_grad=True)
     for duplicates, expected in (("mean", [0.5, 0.5, 0.0]), ("last", [0.0, 1.0, 0.0])):
         (grad,) = torch.autograd.grad(
@@ -413,6 +413,6 @@ def test_gradients_of_merged_rows():
 
 
 @pytest.mark.wrong_types
-def test_unknown_duplicates():
+def test_unknown_values_of_duplicates_are_refused():
     with pytest.raises(ValueError, match='duplicates must be "error", "mean" or "last", got \'first\''):
         IrregularSeries.from_list([PAIR], duplicates="first")

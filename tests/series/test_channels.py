@@ -1,4 +1,4 @@
-"""Channels that are added: time, observational intensity and the translation-sensitive start, against a plain loop."""
+"""Added channels equal a plain loop: time, observational intensity, and time multiplied by the first value."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def reference(times, values, *, counts):
 
 @pytest.mark.parametrize("counts", ["shared", "per_channel"])
 @pytest.mark.parametrize("seed", range(3))
-def test_every_channel_against_a_loop(counts, seed):
+def test_added_channels_equal_a_plain_loop(counts, seed):
     series = random_series(seed, missing=0.45)
     found = series.with_channels(counts=counts, start=True)
     expected = [row for one in series for row in reference(one.times.tolist(), one.values.tolist(), counts=counts)]
@@ -35,7 +35,7 @@ def test_every_channel_against_a_loop(counts, seed):
     assert series.observed.any(1).logical_not().any(), "some rows hold nothing"
 
 
-def test_order_names_and_roles():
+def test_added_channels_come_first_with_names_and_roles():
     series = IrregularSeries.from_list([([0, 1], [[1.0, 2.0], [3.0, nan]])], channels=["a", "b"])
     full = series.with_channels(**ALL)
     assert full.channel_names == ("time", "count of a", "count of b", "time x first a", "time x first b", "a", "b")
@@ -45,7 +45,7 @@ def test_order_names_and_roles():
     assert shared.roles == ("time", "count", "data", "data")
 
 
-def test_only_time_by_default():
+def test_only_time_is_added_by_default():
     series = random_series(0)
     added = series.with_channels()
     assert added.roles == ("time", "data", "data", "data")
@@ -53,7 +53,7 @@ def test_only_time_by_default():
     assert added.times is series.times
 
 
-def test_nothing_to_add():
+def test_nothing_is_added_when_everything_is_off():
     series = random_series(0)
     assert series.with_channels(time=False) == series
     assert series.with_channels(time=False, counts="shared").roles == ("count", "data", "data", "data")
@@ -80,7 +80,7 @@ def test_unix_seconds_keep_their_digits_in_single_precision():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_type_is_kept(dtype):
+def test_the_dtype_is_kept(dtype):
     assert random_series(0, dtype=dtype).with_channels(**ALL).values.dtype == dtype
 
 
@@ -89,13 +89,13 @@ def test_adding_commutes_with_slicing():
     assert series.with_channels(**ALL)[[3, 1]] == series[[3, 1]].with_channels(**ALL)
 
 
-def test_gradients_of_time_and_start():
+def test_gradients_of_time_and_start_are_right():
     times = torch.tensor([0.0, 2.0, 3.0], dtype=torch.float64, requires_grad=True)
     values = torch.tensor([[5.0], [nan], [1.0]], dtype=torch.float64, requires_grad=True)
     series = IrregularSeries.from_list([(times, values)], dtype=torch.float64).with_channels(start=True)
     series.values[:, :2].sum().backward()
-    assert values.grad.flatten().tolist() == [5.0, 0.0, 0.0]  # the sum of the times
-    assert times.grad.tolist() == [-12.0, 6.0, 6.0]  # 1 + x0 each, all counted from the first
+    assert values.grad.flatten().tolist() == [5.0, 0.0, 0.0]  # the sum of the times for the first value
+    assert times.grad.tolist() == [-12.0, 6.0, 6.0]  # 1 + x0 per later row, and their negative sum for the first
 
 
 def test_a_second_call_is_refused():
@@ -104,6 +104,6 @@ def test_a_second_call_is_refused():
 
 
 @pytest.mark.wrong_types
-def test_unknown_counts():
+def test_unknown_values_of_counts_are_refused():
     with pytest.raises(ValueError, match=r'counts must be None, "shared" or "per_channel", got \'each\''):
         random_series(0).with_channels(counts="each")

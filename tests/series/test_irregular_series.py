@@ -1,4 +1,4 @@
-"""The container: slicing against a loop over series, concat, equality, repr, scikit-learn, devices and types."""
+"""IrregularSeries: slicing, concat, equality, repr, dtypes and devices, and use in scikit-learn."""
 
 import copy
 import dataclasses
@@ -28,7 +28,7 @@ SERIES = dataclasses.replace(
 
 
 def parts_of(series):
-    """Every series as plain lists: the reference that slicing is held against."""
+    """Every series as plain lists, the reference for slicing."""
     offsets = series.offsets.tolist()
     return [
         (id, series.times[i:j].tolist(), series.values[i:j].nan_to_num(-9.0).tolist(), static.nan_to_num(-9.0).tolist())
@@ -71,7 +71,7 @@ CHOICES = {
 
 
 @pytest.mark.parametrize("index", CHOICES)
-def test_slicing(index):
+def test_every_kind_of_index_selects_the_right_series(index):
     chosen, expected = CHOICES[index]
     part, whole = SERIES[chosen], parts_of(SERIES)
     assert isinstance(part, IrregularSeries)
@@ -106,16 +106,16 @@ def test_iteration_gives_series_of_length_one():
         ((0, ..., 0), r"one axis: use series\[index\]"),
     ],
 )
-def test_wrong_indices(index, message):
+def test_invalid_indices_are_refused(index, message):
     with pytest.raises(IndexError, match=message):
         SERIES[index]
 
 
-def test_choosing_by_id():
+def test_series_can_be_selected_by_id():
     assert SERIES[SERIES.ids == "s3"] == SERIES[3]
 
 
-def test_no_series_can_still_be_used():
+def test_an_empty_container_can_be_used():
     none = SERIES[:0]
     assert none.values.shape == (0, 3)
     assert none.static.shape == (0, 2)
@@ -139,13 +139,15 @@ def ragged(draw):
     lengths = draw(st.lists(st.integers(1, 5), max_size=8))
     values = np.random.default_rng(len(lengths)).choice([nan, 1.0, 2.0, 3.0], (sum(lengths) + 1, 2))
     rows = np.split(np.arange(sum(lengths) + 1), np.cumsum(lengths))
-    pairs = [(own + 0.5, values[own]) for own in rows]  # the last one is there so that there is one, and cut off
+    pairs = [
+        (own + 0.5, values[own]) for own in rows
+    ]  # from_list needs at least one series, so the last is added and then removed
     return IrregularSeries.from_list(pairs, static=np.arange(len(pairs)))[:-1]
 
 
 @settings(max_examples=50)
 @given(ragged(), st.data())
-def test_slices_put_together_are_the_series(series, data):
+def test_concatenated_slices_equal_the_whole(series, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(series)), max_size=3)))
     bounds = [0, *cuts, len(series)]
     parts = [series[i:j] for i, j in pairwise(bounds)]
@@ -167,18 +169,18 @@ def test_slicing_equals_a_loop_over_series(series, data):
 # concat ---------------------------------------------------------------------------------------------------------------
 
 
-def test_concat():
+def test_concat_joins_series():
     joined = IrregularSeries.concat([SERIES[4:], SERIES[:2], SERIES[2:2], SERIES[4]])
     assert parts_of(joined) == [parts_of(SERIES)[i] for i in (4, 5, 0, 1, 4)]
     assert IrregularSeries.concat(iter(SERIES)) == SERIES
 
 
-def test_concat_of_nothing():
+def test_concat_of_nothing_is_refused():
     with pytest.raises(ValueError, match="parts is empty; concat needs at least one"):
         IrregularSeries.concat([])
 
 
-def test_concat_of_something_else():
+def test_concat_of_other_types_is_refused():
     with pytest.raises(TypeError, match=r"parts\[1\] is a int; expected IrregularSeries"):
         IrregularSeries.concat([SERIES, 3])
 
@@ -196,12 +198,12 @@ ONE = IrregularSeries.from_list([([0], [[1.0]])])
         (dataclasses.replace(ONE, roles=("time",)), "roles"),
     ],
 )
-def test_concat_of_series_that_differ(other, field):
+def test_concat_of_incompatible_series_is_refused(other, field):
     with pytest.raises(ValueError, match=rf"parts\[1\] has {field} .*, but parts\[0\] has .*make them agree"):
         IrregularSeries.concat([ONE, other])
 
 
-def test_concat_of_mixed_ids():
+def test_concat_of_ids_of_different_types_is_refused():
     with pytest.raises(TypeError, match=r"parts\[1\] has ids like 'a', but parts\[0\] like 0; make them"):
         IrregularSeries.concat([ONE, IrregularSeries.from_list([([0], [[1.0]])], ids=["a"])])
 
@@ -209,7 +211,7 @@ def test_concat_of_mixed_ids():
 # equality, repr, frozen -----------------------------------------------------------------------------------------------
 
 
-def test_equality():
+def test_equal_content_means_equality():
     pairs = [([0, 1], [[1.0, nan], [2.0, 3.0]])]
     series = IrregularSeries.from_list(pairs, static=[[nan]])
     assert series == IrregularSeries.from_list(pairs, static=[[nan]])
@@ -235,24 +237,24 @@ def test_equality():
         {"static_names": ("t",)},
     ],
 )
-def test_any_difference_counts(change):
+def test_any_difference_means_inequality(change):
     series = IrregularSeries.from_list([([0, 1], [[1.0, nan], [2.0, 3.0]])], static=[[nan]])
     assert series != dataclasses.replace(series, **change)
 
 
-def test_different_division_of_the_same_rows():
+def test_the_same_rows_divided_differently_are_not_equal():
     whole = IrregularSeries.from_list([([0, 1, 2], [[1.0]] * 3), ([3], [[1.0]])])
     other = IrregularSeries.from_list([([0], [[1.0]]), ([1, 2, 3], [[1.0]] * 3)])
     assert whole != other
 
 
-def test_not_hashable():
+def test_series_are_not_hashable():
     with pytest.raises(TypeError, match="unhashable"):
         hash(SERIES)
 
 
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(IrregularSeries)])
-def test_frozen(field):
+def test_attributes_cannot_be_set(field):
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(SERIES, field, None)
 
@@ -266,7 +268,7 @@ def test_repr_is_short_and_useful():
     assert repr(big[:0]) == "IrregularSeries(0 series, 50 channels)"
 
 
-def test_repr_with_gradients():
+def test_repr_works_with_gradients():
     times, values = torch.arange(2.0, requires_grad=True), torch.ones(2, 1, requires_grad=True)
     assert "times 0 .. 1, 100 % observed" in repr(IrregularSeries.from_list([(times, values)]))
 
@@ -274,7 +276,7 @@ def test_repr_with_gradients():
 # types and devices ----------------------------------------------------------------------------------------------------
 
 
-def test_another_type():
+def test_to_changes_the_dtype_of_values_but_not_of_times():
     single = SERIES.to(torch.float32)
     assert single.dtype == single.values.dtype == single.static.dtype == torch.float32
     assert single.times.dtype == torch.float64
@@ -284,17 +286,17 @@ def test_another_type():
 
 
 @pytest.mark.parametrize("device", ["cpu", torch.device("cpu")])
-def test_same_device(device):
+def test_to_the_same_device_changes_nothing(device):
     assert SERIES.to(device) == SERIES
     assert SERIES.to(device).device == torch.device("cpu")
 
 
-def test_another_device_takes_every_tensor():
+def test_to_another_device_moves_every_tensor():
     moved = SERIES.to("meta")
     assert {getattr(moved, name).device.type for name in ("times", "values", "offsets", "static")} == {"meta"}
 
 
-def test_small_properties():
+def test_properties_are_right():
     series = IrregularSeries.from_list([([0, 1], [[1.0, nan], [nan, nan]]), ([0], [[nan, 2.0]])])
     assert series.lengths.tolist() == [2, 1]
     assert series.observed.tolist() == [[True, False], [False, False], [False, True]]
@@ -305,7 +307,7 @@ def test_small_properties():
 
 
 class Threshold(ClassifierMixin, BaseEstimator):
-    """Says 1 where the mean of a series lies above the threshold; insists on an IrregularSeries."""
+    """Predict 1 if the mean of a series is above the threshold; accepts only an IrregularSeries."""
 
     def __init__(self, threshold=0.0):
         self.threshold = threshold
@@ -327,7 +329,7 @@ def labelled(count=24):
     return IrregularSeries.from_list(pairs, ids=[f"s{i}" for i in range(count)]), (levels > 5).astype(int)
 
 
-def test_train_test_split():
+def test_train_test_split_accepts_series():
     X, y = labelled()
     parts = train_test_split(X, y, test_size=0.25, random_state=0, stratify=y)
     train, test, y_train, _ = parts
@@ -337,20 +339,20 @@ def test_train_test_split():
     assert [int(one.values[0, 0] > 5) for one in train] == y_train.tolist()
 
 
-def test_splitters_and_resample():
+def test_splitters_and_resample_accept_series():
     X, y = labelled()
     for train, test in KFold(3).split(X, y):
         assert set(X[train].ids).isdisjoint(X[test].ids)
     assert isinstance(resample(X, n_samples=30, random_state=0), IrregularSeries)
 
 
-def test_cross_validation():
+def test_cross_validation_accepts_series():
     X, y = labelled()
     assert cross_val_score(Threshold(5.0), X, y, cv=3, error_score="raise").tolist() == [1.0, 1.0, 1.0]
     assert cross_val_score(Threshold(7.0), X, y, cv=3, error_score="raise").tolist() == [0.5, 0.5, 0.5]
 
 
-def test_grid_search_over_a_pipeline_with_the_scaler():
+def test_grid_search_works_over_a_pipeline_with_the_scaler():
     X, y = labelled()
     search = GridSearchCV(
         make_pipeline(SeriesScaler(), Threshold()),
@@ -362,7 +364,7 @@ def test_grid_search_over_a_pipeline_with_the_scaler():
     assert search.best_score_ == search.score(X, y) == 1.0
 
 
-def test_ids_beyond_63_bits_stay_apart():
+def test_ids_beyond_63_bits_stay_distinct():
     ids = np.array([7, 2**63 + 1, 2**63 + 2], dtype=np.uint64)
     series = IrregularSeries.from_list([([0.0], [[1.0]])] * 3, ids=ids)
     assert series.ids.tolist() == ids.tolist()
@@ -373,18 +375,18 @@ def test_ids_beyond_63_bits_stay_apart():
     assert mixed.ids.tolist() == ["-1", str(2**63 + 1)]
 
 
-def test_a_missing_id_of_pandas_is_named():
+def test_missing_ids_of_pandas_are_refused():
     with pytest.raises(ValueError, match="ids has missing values"):
         IrregularSeries.from_list([([0.0], [[1.0]])] * 2, ids=pd.array([1, None], dtype="Int64"))
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.uint8, np.uint64])
-def test_positions_of_few_bits(kind):
+def test_indices_may_have_any_integer_dtype(kind):
     series = IrregularSeries.from_list([([0.0], [[float(k)]]) for k in range(300)])
     assert series[np.array([1, 2], dtype=kind)].values[:, 0].tolist() == [1.0, 2.0]
 
 
-def test_static_features_do_not_change_with_their_source():
+def test_static_features_do_not_share_memory_with_their_source():
     static = torch.ones(1, 1, dtype=torch.float64)
     series = IrregularSeries.from_list([([0.0], [[1.0]])], static=static, dtype=torch.float64)
     static[:] = 7

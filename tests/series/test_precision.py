@@ -1,4 +1,4 @@
-"""What the type of the values keeps of them."""
+"""Precision: channels that become constant in float32 cause a warning."""
 
 import warnings
 
@@ -15,10 +15,12 @@ def read(column, **options):
     return IrregularSeries.from_long(frame, id="stay", time="hour", **options)
 
 
-def test_a_channel_that_float32_makes_constant():
+def test_channels_that_float32_cannot_resolve_cause_a_warning():
     column = [1e12, 1e12 + 9, None, 1e12 + 4000]
     with pytest.warns(UserWarning, match=r"the channels \['x'\] vary by less than float32 .*dtype=torch.float64"):
-        assert len(set(read(column).values[:, 0].tolist()) - {float("nan")}) == 2  # NaN differs from itself
+        assert (
+            len(set(read(column).values[:, 0].tolist()) - {float("nan")}) == 2
+        )  # one number and NaN, which differs from itself
     exact = read(column, dtype=torch.float64)
     assert exact.values[[0, 1, 3], 0].tolist() == [1e12, 1e12 + 9, 1e12 + 4000]
 
@@ -33,7 +35,7 @@ def test_a_channel_that_float32_makes_constant():
         pytest.param([1e12, 2e12, 3e12], id="large"),
     ],
 )
-def test_channels_that_float32_holds(column):
+def test_channels_that_float32_can_resolve_cause_no_warning(column):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         read(pl.Series(column, dtype=pl.Float64))

@@ -1,4 +1,4 @@
-"""Rows and offsets: the small functions that everything ragged is made of, against plain loops."""
+"""Functions on rows and offsets of ragged arrays equal plain loops."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ nan = float("nan")
 
 
 @given(st.lists(st.integers(0, 4), max_size=6))
-def test_offsets_lengths_and_series_of_rows(lengths):
+def test_offsets_lengths_and_series_of_rows_agree(lengths):
     offsets = ragged.offsets_of(torch.tensor(lengths, dtype=torch.int64))
     assert offsets.tolist() == [sum(lengths[:i]) for i in range(len(lengths) + 1)]
     assert ragged.lengths(offsets).tolist() == lengths
@@ -21,7 +21,7 @@ def test_offsets_lengths_and_series_of_rows(lengths):
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=6), st.data())
-def test_select(lengths, data):
+def test_select_equals_a_plain_loop(lengths, data):
     offsets = ragged.offsets_of(torch.tensor(lengths))
     chosen = data.draw(st.lists(st.integers(0, len(lengths) - 1)))
     rows, kept = ragged.select(offsets, torch.tensor(chosen, dtype=torch.int64))
@@ -38,13 +38,13 @@ def test_select_of_a_slice_is_a_slice():
 
 
 @pytest.mark.parametrize("index", [slice(0, 0), slice(2, 1), slice(3, 9)])
-def test_select_of_an_empty_slice(index):
+def test_select_of_an_empty_slice_is_empty(index):
     rows, kept = ragged.select(torch.tensor([0, 2, 5, 6]), ragged.positions(index, 3))
     assert rows.start == rows.stop
     assert kept.tolist() == [0]
 
 
-def test_positions_count_from_the_start():
+def test_negative_positions_count_from_the_end():
     assert ragged.positions(-1, 3) == slice(2, 3)
     assert ragged.positions([-1, 0, -3], 3).tolist() == [2, 0, 0]
 
@@ -53,13 +53,13 @@ def test_positions_count_from_the_start():
     ("ids", "name"),
     [(np.array([7]), "7"), (np.array([0.5]), "0.5"), (np.array(["a"], dtype=object), "'a'"), (np.array(["a"]), "'a'")],
 )
-def test_series_name(ids, name):
+def test_series_names_quote_text_only(ids, name):
     assert ragged.series_name(ids, 0) == name
 
 
 @pytest.mark.parametrize("strict", [False, True])
 @given(st.lists(st.lists(st.integers(0, 9), min_size=1, unique=True), min_size=1, max_size=5), st.data())
-def test_last_row_at_or_before(strict, knots, data):
+def test_last_row_at_or_before_equals_a_plain_loop(strict, knots, data):
     knots = [sorted(times) for times in knots]
     offsets = ragged.offsets_of(torch.tensor([len(times) for times in knots]))
     asked = data.draw(st.lists(st.sampled_from([x / 2 for x in range(-2, 22)]), min_size=1, max_size=4))
@@ -74,7 +74,7 @@ def test_last_row_at_or_before(strict, knots, data):
         assert found[i].tolist() == [int(offsets[i]) + max(count - 1, 0) for count in before]
 
 
-def test_forward_fill_and_last_observed_row():
+def test_forward_fill_and_last_observed_row_equal_a_plain_loop():
     series = random_series(3, count=8, missing=0.45)
     filled = ragged.forward_fill(series.values, series.observed, series.offsets)
     last = ragged.last_observed_row(series.observed, series.offsets)
@@ -90,7 +90,7 @@ def test_forward_fill_and_last_observed_row():
     assert (last == -1).any()
 
 
-def test_forward_fill_of_no_rows():
+def test_forward_fill_accepts_no_rows():
     empty = torch.empty(0, 2)
     offsets = torch.zeros(1, dtype=torch.int64)
     assert ragged.forward_fill(empty, empty.isnan(), offsets).shape == (0, 2)

@@ -1,4 +1,4 @@
-"""Scaling with statistics of the training data: values, static features and times, and the state that is kept."""
+"""SeriesScaler: values, static features and times, its inverse, its saved state, and errors."""
 
 import datetime as dt
 import json
@@ -23,7 +23,7 @@ def observed(values):
 
 
 def shifted(seed=0, *, count=40, dtype=torch.float64):
-    """Random series whose channels have a mean of 100 and a deviation of 1, 10 and 100."""
+    """Random series whose channels have mean 100 and standard deviations 1, 10 and 100."""
     series = random_series(seed, count=count)
     block = series.to_padded()
     values = block.values * torch.tensor([1.0, 10.0, 100.0]) + 100
@@ -35,7 +35,7 @@ def shifted(seed=0, *, count=40, dtype=torch.float64):
 
 
 @pytest.mark.parametrize(("dtype", "digits"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
-def test_mean_zero_and_variance_one_over_what_was_observed(dtype, digits):
+def test_observed_values_get_mean_zero_and_variance_one(dtype, digits):
     series = shifted(dtype=dtype)
     scaled = SeriesScaler().fit_transform(series)
     assert scaled.dtype == dtype
@@ -47,7 +47,7 @@ def test_mean_zero_and_variance_one_over_what_was_observed(dtype, digits):
     assert scaled.static[:, 0].var(correction=0).item() == pytest.approx(1, abs=digits)
 
 
-def test_the_statistics_are_those_of_the_training_data():
+def test_statistics_come_from_the_training_data():
     train, test = shifted(0), shifted(1)
     scaler = SeriesScaler().fit(train)
     columns = observed(train.values)
@@ -57,7 +57,7 @@ def test_the_statistics_are_those_of_the_training_data():
     torch.testing.assert_close(scaler.transform(test).values, expected, equal_nan=True)
 
 
-def test_constant_and_never_observed_channels():
+def test_constant_channels_become_zero_and_unobserved_ones_stay_missing():
     values = [[7.3, nan, 1.0], [7.3, nan, 3.0]]
     series = IrregularSeries.from_list([([0, 1], values), ([0, 1], values)], static=[[4.0, nan], [4.0, nan]])
     scaled = SeriesScaler().fit_transform(series)
@@ -68,14 +68,14 @@ def test_constant_and_never_observed_channels():
     assert scaled.static[:, 1].isnan().all()
 
 
-def test_values_that_are_constant_but_for_rounding():
+def test_channels_that_vary_only_by_rounding_cause_a_warning():
     values = np.float32(1e6) + np.array([0, 0.0625, 0, 0.0625], dtype=np.float32)
     series = IrregularSeries.from_list([(np.arange(4), values)])
     with pytest.warns(UserWarning, match=r"\['x0'\] vary so little relative to their size"):
         assert SeriesScaler().fit_transform(series).values.abs().max() < 0.1
 
 
-def test_a_channel_not_observed_in_training_is_left_alone():
+def test_channels_not_observed_in_training_are_not_scaled():
     scaler = SeriesScaler().fit(IrregularSeries.from_list([([0], [[nan]])]))
     assert scaler.transform(IrregularSeries.from_list([([0], [[5.0]])])).values.item() == 5.0
 
@@ -89,7 +89,7 @@ def test_indicators_stay_zero_and_one():
         assert scaled.static[1, 2] == 0.0
 
 
-def test_padding_never_enters():
+def test_padding_does_not_affect_the_statistics():
     block = shifted().to_padded()
     wide = torch.cat([block.values, torch.full_like(block.values, nan)], 1)
     times = torch.cat([block.times, torch.full_like(block.times, nan)], 1)
@@ -120,7 +120,7 @@ def test_gaps_are_one_on_average_and_counts_have_about_unit_variance():
     np.testing.assert_allclose(each[:, 1:4].std(0, correction=0), [1.0] * 3, rtol=1e-6)
 
 
-def test_the_time_of_long_series_is_200_at_most_on_average():
+def test_the_mean_duration_is_at_most_200():
     lengths = (301, 901)
     series = IrregularSeries.from_list([(60.0 * np.arange(n), np.zeros(n)) for n in lengths])
     scaled = SeriesScaler().fit_transform(series)
@@ -131,14 +131,14 @@ def test_the_time_of_long_series_is_200_at_most_on_average():
 
 
 @pytest.mark.parametrize("counts", ["shared", "per_channel"])
-def test_one_observation_moves_a_count_by_one_at_most(counts):
+def test_one_observation_changes_a_count_by_at_most_one(counts):
     rare = IrregularSeries.from_list([([0, 1, 2], [[1.0], [nan], [nan]])] * 5)
     added = SeriesScaler().fit_transform(rare).with_channels(time=False, counts=counts)
     assert added.values[:, 0].tolist() == [1.0] * 15
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_hours_seconds_and_unix_stamps_scale_alike(dtype):
+def test_the_unit_and_origin_of_times_do_not_matter(dtype):
     hours = shifted()
     block = hours.to_padded()
 
@@ -154,7 +154,7 @@ def test_hours_seconds_and_unix_stamps_scale_alike(dtype):
             torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5, equal_nan=True)
 
 
-def test_datetimes_scale_alike_in_every_unit():
+def test_the_unit_of_datetimes_does_not_matter():
     times = [dt.datetime(2024, 1, 1, hour) for hour in (0, 2, 9)]
     frame = pd.DataFrame({"id": 1, "time": times, "x": [1.0, 2.0, 4.0]})
     first, *others = (
@@ -166,14 +166,14 @@ def test_datetimes_scale_alike_in_every_unit():
         torch.testing.assert_close(other.times.diff(), first.times.diff())
 
 
-def test_series_of_one_row_each():
+def test_series_of_one_row_can_be_scaled():
     series = IrregularSeries.from_list([([5.0], [[1.0]]), ([9.0], [[3.0]])])
     scaled = SeriesScaler().fit_transform(series).with_channels(counts="per_channel", start=True)
     assert scaled.times.tolist() == [5.0, 9.0]
     assert scaled.values.tolist() == [[0.0, 1.0, 0.0, -1.0], [0.0, 1.0, 0.0, 1.0]]
 
 
-def test_paper_leaves_time_and_counts_raw():
+def test_scale_paper_does_not_scale_time_and_counts():
     series = IrregularSeries.from_list([([10, 14, 30], [[1.0], [nan], [3.0]])])
     scaled = SeriesScaler(scale="paper").fit_transform(series)
     assert scaled.times.tolist() == [10.0, 14.0, 30.0]
@@ -186,7 +186,7 @@ def test_paper_leaves_time_and_counts_raw():
 
 
 @pytest.mark.parametrize("scale", ["standard", "paper"])
-def test_inverse(scale):
+def test_inverse_transform_undoes_transform(scale):
     series = shifted()
     scaler = SeriesScaler(scale).fit(series)
     back = scaler.inverse_transform(scaler.transform(series))
@@ -198,7 +198,7 @@ def test_inverse(scale):
 
 @pytest.mark.parametrize("scale", ["standard", "paper"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_state_survives_json(scale, dtype):
+def test_the_state_survives_json(scale, dtype):
     series, other = shifted(dtype=dtype), shifted(7, dtype=dtype)
     scaler = SeriesScaler(scale).fit(series)
     loaded = SeriesScaler.from_state(json.loads(json.dumps(scaler.to_state())))
@@ -212,7 +212,7 @@ def test_state_survives_json(scale, dtype):
     assert loaded.inverse_transform(other) == scaler.inverse_transform(other)
 
 
-def test_a_state_that_is_none():
+def test_an_incomplete_state_is_refused():
     state = SeriesScaler().fit(shifted()).to_state()
     del state["mean_"]
     with pytest.raises(ValueError, match=r"not the state of a SeriesScaler: it lacks \['mean_'\]"):
@@ -222,7 +222,7 @@ def test_a_state_that_is_none():
 # scikit-learn ---------------------------------------------------------------------------------------------------------
 
 
-def test_clone_and_parameters():
+def test_clone_copies_parameters_only():
     scaler = SeriesScaler(scale="paper").fit(shifted())
     copy = clone(scaler)
     assert copy.get_params() == {"scale": "paper"}
@@ -230,7 +230,7 @@ def test_clone_and_parameters():
     assert copy.set_params(scale="standard").scale == "standard"
 
 
-def test_pipeline():
+def test_scalers_work_in_a_pipeline():
     series = shifted()
     pipeline = make_pipeline(SeriesScaler(), SeriesScaler())
     once, twice = SeriesScaler().fit_transform(series), pipeline.fit_transform(series)
@@ -240,11 +240,11 @@ def test_pipeline():
     torch.testing.assert_close(pipeline.inverse_transform(twice).values, series.values, equal_nan=True)
 
 
-# refusing -------------------------------------------------------------------------------------------------------------
+# errors ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["transform", "inverse_transform"])
-def test_before_fit(method):
+def test_use_before_fit_is_refused(method):
     with pytest.raises(NotFittedError):
         getattr(SeriesScaler(), method)(shifted())
     with pytest.raises(NotFittedError):
@@ -252,12 +252,12 @@ def test_before_fit(method):
 
 
 @pytest.mark.wrong_types
-def test_unknown_scale():
+def test_unknown_values_of_scale_are_refused():
     with pytest.raises(ValueError, match='scale must be "standard" or "paper", got \'minmax\''):
         SeriesScaler(scale="minmax").fit(shifted())
 
 
-def test_no_series():
+def test_fit_on_no_series_is_refused():
     with pytest.raises(ValueError, match="cannot be fitted on no series; expected at least one"):
         SeriesScaler().fit(shifted()[:0])
 
@@ -268,7 +268,7 @@ def test_no_series_can_be_transformed():
 
 
 @pytest.mark.wrong_types
-def test_something_else():
+def test_other_types_are_refused():
     with pytest.raises(TypeError, match=r"series must be an IrregularSeries, got ndarray; build one with"):
         SeriesScaler().fit(np.zeros((2, 3, 1)))
     with pytest.raises(TypeError, match=r"series must be an IrregularSeries, got list; build one with"):
@@ -276,7 +276,7 @@ def test_something_else():
 
 
 @pytest.mark.parametrize("method", ["fit", "transform", "inverse_transform"])
-def test_added_channels(method):
+def test_series_with_added_channels_are_refused(method):
     scaler = SeriesScaler().fit(shifted())
     with pytest.raises(ValueError, match=r"scale first, then add channels: .*transform\(series\).with_channels"):
         getattr(scaler, method)(shifted().with_channels())
@@ -289,7 +289,7 @@ def test_added_channels(method):
         ({"static_names": ["t"]}, r"static features \['s0'\], got \['t'\].*like=training"),
     ],
 )
-def test_other_columns_than_in_training(names, message):
+def test_other_columns_than_in_training_are_refused(names, message):
     pairs = [([0], [[1.0]])]
     scaler = SeriesScaler().fit(IrregularSeries.from_list(pairs, static=[[1.0]]))
     other = IrregularSeries.from_list(pairs, static=[[1.0]], **names)
@@ -298,7 +298,7 @@ def test_other_columns_than_in_training(names, message):
             method(other)
 
 
-def test_numbers_that_cannot_be_squared_are_named():
+def test_values_whose_squares_overflow_are_refused():
     values = np.ones((4, 1))
     values[2] = np.finfo(np.float64).max
     series = IrregularSeries.from_list([(np.arange(4.0), values)], channels=["pulse"], dtype=torch.float64)
@@ -306,7 +306,7 @@ def test_numbers_that_cannot_be_squared_are_named():
         SeriesScaler().fit(series)
 
 
-def test_shared_counts_have_all_digits():
+def test_shared_counts_keep_their_precision():
     series = IrregularSeries.from_list([(np.arange(10.0), np.ones((10, 1)))], dtype=torch.float64)
     scaled = SeriesScaler().fit(series).transform(series)
     shared, own = (scaled.with_channels(counts=kind).values[:, 1] for kind in ("shared", "per_channel"))

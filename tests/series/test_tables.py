@@ -1,4 +1,4 @@
-"""Long tables of pandas, polars and pyarrow: read, written, and refused with a message that helps."""
+"""Long tables of pandas, polars and pyarrow: reading, writing, and errors about invalid tables."""
 
 import datetime as dt
 import uuid
@@ -19,7 +19,7 @@ from neuralcde import IrregularSeries, SeriesScaler
 nan = float("nan")
 BERLIN = ZoneInfo("Europe/Berlin")
 
-# two stays, not in order of time, not in order of the alphabet, and not one after the other
+# two stays with interleaved rows, sorted neither by time nor by id
 STAYS = {
     "stay": ["b", "a", "b", "a", "b"],
     "hour": [2.0, 0.5, 0.0, 0.0, 1.0],
@@ -54,7 +54,7 @@ def test_rows_are_sorted_and_series_keep_the_order_of_first_appearance(build):
     assert series.static.shape == (2, 0)
 
 
-def test_ids_and_categories_that_differ_by_a_character_that_numpy_drops(build):
+def test_ids_and_categories_keep_trailing_null_characters(build):
     frame = build({"stay": ["a\0", "a"], "hour": [0.0, 0.0], "x": [1.0, 2.0], "ward": ["n", "n\0"]})
     series = read(frame, static=["ward"])
     assert series.ids.tolist() == ["a\0", "a"]
@@ -65,12 +65,12 @@ def test_the_order_of_rows_does_not_matter(build):
     columns = {"stay": np.repeat([3, 1, 2], 20), "hour": np.tile(np.arange(20.0), 3), "x": np.arange(60.0)}
     expected = read(build(columns))
     rest = np.random.default_rng(0).permutation(np.arange(1, 60))
-    first = [0, 20, 40]  # first appearances stay in order
+    first = [0, 20, 40]  # the order of first appearances is kept
     order = np.array(first + [row for row in rest if row not in first])
     assert read(build({name: column[order] for name, column in columns.items()})) == expected
 
 
-def test_an_ordered_table_is_copied():
+def test_a_sorted_table_is_copied():
     columns = {"stay": ["a", "a"], "hour": np.array([0.0, 1.0]), "x": np.array([1.0, 2.0])}
     frame = pd.DataFrame(columns, copy=False)
     series = read(frame)
@@ -80,14 +80,14 @@ def test_an_ordered_table_is_copied():
     assert series.values.tolist() == [[1.0], [2.0]]
 
 
-def test_the_index_of_pandas_plays_no_role():
+def test_the_index_of_pandas_is_ignored():
     frame = pd.DataFrame(STAYS)
     assert read(frame.set_axis([7, 7, 1, 0, 7])) == read(frame)
     assert read(frame[frame["hour"] > 0]).times.tolist() == [1.0, 2.0, 0.5]
 
 
 @pytest.mark.parametrize(("dtype", "digits"), [(torch.float32, 1e-7), (torch.float64, 1e-16)])
-def test_dtype(build, dtype, digits):
+def test_values_and_static_features_have_the_given_dtype(build, dtype, digits):
     series = read(build(STAYS | {"pulse": [0.1] * 5, "age": [0.1] * 5}), static=["age"], dtype=dtype)
     assert series.values.dtype == series.static.dtype == series.dtype == dtype
     assert float(series.static[0, 0]) == pytest.approx(0.1, abs=digits)
@@ -100,33 +100,33 @@ def test_dtype(build, dtype, digits):
     ids=["int", "bool", "decimal"],
 )
 @pytest.mark.parametrize("channels", [None, ["x"]])
-def test_nullable_columns(build, column, channels):
+def test_nullable_columns_are_read(build, column, channels):
     frame = build({"stay": ["a"] * 5, "hour": [0, 1, 2, 3, 4], "x": column})
     assert same(read(frame, channels=channels).values, [[nan if x is None else float(x)] for x in column])
 
 
 @pytest.mark.parametrize("kind", ["Int64", "UInt8", "boolean", "Float32", "int64[pyarrow]", "bool[pyarrow]"])
-def test_nullable_columns_of_pandas(kind):
+def test_nullable_columns_of_pandas_are_read(kind):
     frame = pd.DataFrame({"stay": ["a"] * 3, "hour": [0, 1, 2], "x": pd.array([1, None, 0], dtype=kind)})
     assert same(read(frame).values, [[1.0], [nan], [0.0]])
 
 
-def test_a_channel_without_any_value_is_read_when_named(build):
+def test_an_empty_channel_is_read_if_named(build):
     series = read(build(STAYS | {"lactate": [None] * 5}), channels=["lactate", "pulse"])
     assert series.values[:, 0].isnan().all()
     assert series.channel_names == ("lactate", "pulse")
 
 
-def test_channels_choose_and_order(build):
+def test_channels_select_and_order_columns(build):
     frame = build(STAYS | {"note": ["x"] * 5, "ventilated": [True, False, True, False, None]})
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # nothing is left out by surprise
+        warnings.simplefilter("error")  # no warning about columns left out
         series = read(frame, channels=np.array(["ventilated", "pulse"]))
     assert series.channel_names == ("ventilated", "pulse")
     assert same(series.values[:, 0], [1.0, nan, 1.0, 0.0, 0.0])
 
 
-def test_other_columns_are_left_out_with_a_warning(build):
+def test_columns_that_are_not_numeric_are_left_out_with_a_warning(build):
     frame = build(STAYS | {"note": ["x"] * 5, "day": [dt.datetime(2020, 1, 1)] * 5})
     with pytest.warns(UserWarning, match=r"'note' \(String\), 'day' \(Datetime.*static=.*channels="):
         series = read(frame)
@@ -151,7 +151,7 @@ def test_ids_keep_their_type(build, ids):
     ],
     ids=["pandas category", "pandas object", "polars categorical", "polars enum", "pyarrow dictionary"],
 )
-def test_categorical_ids(column):
+def test_categorical_ids_equal_text_ids(column):
     build = {"pandas": pd.DataFrame, "polars": pl.DataFrame}.get(type(column).__module__.split(".")[0], pa.table)
     series = read(build(STAYS | {"stay": column}))
     assert series == read(build(STAYS))
@@ -166,7 +166,7 @@ def test_categorical_ids(column):
     ],
     ids=["int", "date", "uuid"],
 )
-def test_ids_that_are_python_objects(items, expected):
+def test_ids_may_be_python_objects(items, expected):
     series = read(pd.DataFrame({"stay": pd.Series(items, dtype=object), "hour": [0.0, 0.0], "x": [1.0, 2.0]}))
     assert series.ids.tolist() == expected
 
@@ -174,7 +174,7 @@ def test_ids_that_are_python_objects(items, expected):
 # static columns -------------------------------------------------------------------------------------------------------
 
 
-def test_static_numbers_and_booleans(build):
+def test_static_numbers_and_booleans_become_features(build):
     frame = build(STAYS | {"age": [30, 50, None, 50, 30], "smoker": [True, None, True, None, True]})
     series = read(frame, static=["smoker", "age"])
     assert series.static_names == ("smoker", "age")
@@ -200,13 +200,13 @@ def test_static_text_becomes_indicators(build):
     ],
     ids=["pandas category", "polars categorical", "polars enum", "pyarrow dictionary"],
 )
-def test_static_categories(build, ward):
+def test_static_categories_become_indicators(build, ward):
     series = read(build({"stay": [1, 2, 3], "hour": [0.0] * 3, "x": [1.0] * 3, "ward": ward}), static=["ward"])
     assert series.static_names == ("ward=n", "ward=s")
     assert series.static.tolist() == [[0, 1], [0, 0], [1, 0]]
 
 
-def test_categories_that_are_integers_are_the_same_with_and_without_missing_ones():
+def test_integer_categories_stay_the_same_when_some_are_missing():
     frame = pd.DataFrame({"stay": [1, 2], "hour": [0.0, 0.0], "x": [1.0, 2.0], "ward": pd.Categorical([4, 5])})
     whole = read(frame, static=["ward"])
     part = IrregularSeries.from_long(frame.assign(ward=pd.Categorical([4, None], categories=[4, 5])), like=whole)
@@ -231,15 +231,15 @@ def test_categories_that_are_integers_are_the_same_with_and_without_missing_ones
     ],
     ids=["datetime", "before 1970", "date", "duration", "us", "min", "ms", "ns"],
 )
-def test_datetimes_and_durations(build, times, unit, expected):
+def test_datetimes_and_durations_are_read_in_the_given_unit(build, times, unit, expected):
     frame = build({"stay": ["a", "a"], "hour": times, "x": [2.0, 1.0]})
     series = read(frame, unit=unit)
     assert series.times.tolist() == expected
     assert series.values.tolist() == [[1.0], [2.0]]
 
 
-def test_time_zones_are_moments_not_readings_of_a_clock(build):
-    # the clocks in Berlin go forward at 1:00 UTC: 3 hours on the wall are 2 hours
+def test_datetimes_with_a_time_zone_are_converted_to_utc(build):
+    # clocks in Berlin go forward at 1:00 UTC, so 3 hours of local time are 2 hours
     times = [dt.datetime(2024, 3, 31, hour, tzinfo=BERLIN) for hour in (4, 1)]
     series = read(build({"stay": ["a", "a"], "hour": times, "x": [2.0, 1.0]}))
     assert series.times.tolist() == [dt.datetime(2024, 3, 31, hour, tzinfo=dt.UTC).timestamp() for hour in (0, 2)]
@@ -255,13 +255,13 @@ def test_every_resolution_is_read_to_the_microsecond(build, kind, resolution, ex
     assert IrregularSeries.from_long(series.to_long(), like=series) == series
 
 
-def test_unknown_unit(build):
+def test_unknown_units_are_refused(build):
     frame = build({"stay": ["a"], "hour": [dt.timedelta(1)], "x": [1.0]})
     with pytest.raises(ValueError, match=r"unit='hours' is not known; choose one of.*'h'"):
         read(frame, unit="hours")
 
 
-def test_unit_of_numbers(build):
+def test_a_unit_for_numeric_times_is_refused(build):
     with pytest.raises(ValueError, match=r"unit='h'.*'hour' \(time\) holds Float64.*leave unit out"):
         read(build(STAYS), unit="h")
 
@@ -282,12 +282,12 @@ def test_like_reads_the_same_columns_and_categories(build):
     assert IrregularSeries.from_long(frame, like=first, dtype=torch.float32).dtype == torch.float32
 
 
-def test_like_a_series_with_added_channels(build):
+def test_like_ignores_added_channels(build):
     first = read(build(STAYS))
     assert IrregularSeries.from_long(build(STAYS), like=first.with_channels(counts="shared")) == first
 
 
-def test_like_takes_the_unit(build):
+def test_like_uses_the_same_unit(build):
     times = [dt.timedelta(hours=1), dt.timedelta(hours=3)]
     frame = build({"stay": ["a", "a"], "hour": times, "x": [2.0, 1.0]})
     assert IrregularSeries.from_long(frame, like=read(frame, unit="min")).times.tolist() == [60.0, 180.0]
@@ -315,7 +315,7 @@ def test_like_accepts_a_static_column_that_is_all_missing(build):
     ],
     ids=str,
 )
-def test_like_accepts_what_agrees_with_it(given):
+def test_like_accepts_arguments_that_agree_with_it(given):
     hours = [dt.timedelta(hours=hour) for hour in STAYS["hour"]]
     frame = pd.DataFrame(STAYS | {"hour": hours, "ward": [1.0] * 5})
     first = read(frame, static=["ward"], channels=["pulse"], unit="h")
@@ -339,7 +339,7 @@ def test_like_accepts_what_agrees_with_it(given):
     ],
     ids=str,
 )
-def test_like_refuses_what_differs_by_name(given, found):
+def test_like_refuses_arguments_that_differ_from_it(given, found):
     frame = pd.DataFrame(STAYS)
     with pytest.raises(ValueError, match=found):
         IrregularSeries.from_long(frame, like=read(frame), **given)
@@ -376,7 +376,7 @@ TIMES = {
 
 @pytest.mark.parametrize("target", [None, "pandas", "polars", "pyarrow"])
 @pytest.mark.parametrize("kind", TIMES)
-def test_round_trip(build, backend, kind, target):
+def test_tables_survive_a_round_trip(build, backend, kind, target):
     times, unit = TIMES[kind]
     static = {"ward": ["n", None, "n", None, "n"], "age": [1.5, 2, 1.5, 2, 1.5]}
     series = read(build(STAYS | {"hour": times} | static), static=list(static), unit=unit)
@@ -394,23 +394,23 @@ def test_round_trip(build, backend, kind, target):
 
 
 @pytest.mark.parametrize("ids", [["b", "a", "b", "a", "b"], [2, 1, 2, 1, 2]], ids=["text", "int"])
-def test_round_trip_of_ids(build, ids):
+def test_ids_survive_a_round_trip(build, ids):
     series = read(build(STAYS | {"stay": ids}))
     assert [row["stay"] for row in rows_of(series.to_long())] == ids[:1] * 3 + ids[1:2] * 2
     assert IrregularSeries.from_long(series.to_long(), like=series) == series
 
 
-def test_round_trip_of_double_precision(build):
+def test_float64_values_survive_a_round_trip(build):
     series = read(build(STAYS | {"pulse": [1 / 3] * 5}), dtype=torch.float64)
     assert IrregularSeries.from_long(series.to_long(), like=series) == series
 
 
-def test_unobserved_is_null(build):
+def test_unobserved_values_are_written_as_null(build):
     column = nw.from_native(read(build(STAYS)).to_long())["temperature"]
     assert column.null_count() == 3
 
 
-def test_missing_text_is_null(build):
+def test_missing_text_is_written_as_null(build):
     frame = read(build(STAYS | {"ward": ["n", None, "n", None, "n"]}), static=["ward"]).to_long()
     assert nw.from_native(frame)["ward"].is_null().to_list() == [False] * 3 + [True] * 2
 
@@ -422,7 +422,7 @@ def test_added_channels_are_not_written(build):
     assert IrregularSeries.from_long(frame, like=series) == series
 
 
-def test_no_series_are_written_with_their_types(build):
+def test_an_empty_table_keeps_its_column_types(build):
     frame = nw.from_native(read(build(STAYS | {"ward": ["n"] * 5}), static=["ward"])[:0].to_long())
     assert len(frame) == 0
     assert frame.schema == {
@@ -434,7 +434,7 @@ def test_no_series_are_written_with_their_types(build):
     }
 
 
-def test_arrays_can_be_written(backend):
+def test_series_from_arrays_can_be_written(backend):
     series = IrregularSeries.from_list(
         [([0, 1], [[1.0], [nan]]), ([5], [[2.0]])], static=[[1.0, 2.0], [nan, 0.0]], static_names=["age", "weight"]
     )
@@ -443,7 +443,7 @@ def test_arrays_can_be_written(backend):
     assert IrregularSeries.from_long(frame, like=series) == series
 
 
-def test_gradients_do_not_stop_writing():
+def test_series_with_gradients_can_be_written():
     times, values = torch.arange(2.0, requires_grad=True), torch.ones(2, 1, requires_grad=True)
     assert IrregularSeries.from_list([(times, values)]).to_long("pandas")["x0"].tolist() == [1.0, 1.0]
 
@@ -462,7 +462,7 @@ def test_equal_names_cannot_be_written(backend, names, repeated):
         series.to_long(backend)
 
 
-def test_scaled_datetimes_are_not_written_as_datetimes(build):
+def test_scaled_datetimes_cannot_be_written(build):
     series = read(build(STAYS | {"hour": [dt.datetime(2020, 1, day) for day in range(1, 6)]}))
     scaler = SeriesScaler().fit(series)
     with pytest.raises(ValueError, match=r"times are scaled.*inverse_transform"):
@@ -471,16 +471,16 @@ def test_scaled_datetimes_are_not_written_as_datetimes(build):
     assert [row["hour"] for row in rows_of(back)] == [row["hour"] for row in rows_of(series.to_long())]
 
 
-# refusing -------------------------------------------------------------------------------------------------------------
+# errors ---------------------------------------------------------------------------------------------------------------
 
 
-def test_no_rows(build):
+def test_tables_without_rows_are_refused(build):
     frame = build({"stay": pa.array([], pa.string()).to_numpy(False), "hour": np.empty(0), "x": np.empty(0)})
     with pytest.raises(ValueError, match=r"frame has no rows; expected at least one"):
         read(frame)
 
 
-def test_id_and_time_are_needed(build):
+def test_id_and_time_are_required(build):
     with pytest.raises(TypeError, match=r"needs the names of the id and time columns, e.g. id='stay'"):
         IrregularSeries.from_long(build(STAYS), id="stay")
 
@@ -494,41 +494,41 @@ def test_id_and_time_are_needed(build):
         ("channels", {"id": "stay", "time": "hour", "channels": ["pulse", "sty"]}),
     ],
 )
-def test_unknown_column(build, argument, options):
+def test_unknown_columns_are_refused(build, argument, options):
     with pytest.raises(
         ValueError, match=rf"{argument}: the table has no column 'sty'; its columns are \['stay', 'hour'"
     ):
         IrregularSeries.from_long(build(STAYS), **options)
 
 
-def test_a_column_that_is_in_the_index():
+def test_the_error_about_a_column_in_the_index_suggests_reset_index():
     with pytest.raises(ValueError, match=r"no column 'stay'.*reset_index"):
         read(pd.DataFrame(STAYS).set_index("stay"))
 
 
-def test_columns_without_text_names():
+def test_column_names_that_are_not_text_are_refused():
     frame = pd.DataFrame(STAYS).rename(columns={"pulse": 0})
     with pytest.raises(TypeError, match=r"columns named \[0\].*astype\(str\)"):
         read(frame)
 
 
 @pytest.mark.parametrize("argument", ["static", "channels"])
-def test_text_instead_of_a_list(build, argument):
+def test_text_instead_of_a_list_is_refused(build, argument):
     with pytest.raises(TypeError, match=rf"{argument} must be a list of column names.*write \['pulse'\]"):
         read(build(STAYS), **{argument: "pulse"})
 
 
-def test_column_named_twice(build):
+def test_a_column_named_twice_is_refused(build):
     with pytest.raises(ValueError, match=r"'pulse' is named twice.*name it once"):
         read(build(STAYS), static=["pulse"], channels=["pulse"])
 
 
-def test_empty_channels(build):
+def test_an_empty_list_of_channels_is_refused(build):
     with pytest.raises(ValueError, match=r"channels is empty; name at least one column"):
         read(build(STAYS), channels=[])
 
 
-def test_no_numeric_column(build):
+def test_tables_without_a_numeric_column_are_refused(build):
     with pytest.raises(ValueError, match=r"no numeric column.*only 'note' \(String\). Convert"):
         read(build({"stay": ["a"], "hour": [0.0], "note": ["x"]}))
     with pytest.raises(ValueError, match=r"no numeric column.*add one"):
@@ -540,19 +540,19 @@ def test_no_numeric_column(build):
     [STAYS, np.zeros((3, 3)), [STAYS], pd.Series([1.0]), None],
     ids=["dict", "numpy", "list", "pandas series", "none"],
 )
-def test_unknown_frame(frame):
+def test_other_types_of_tables_are_refused(frame):
     kind = f"{type(frame).__module__}.{type(frame).__name__}"
     with pytest.raises(TypeError, match=rf"frame must be a pandas, polars or pyarrow table, got {kind}.*from_list"):
         read(frame)
 
 
-def test_lazy_frame():
+def test_the_error_about_a_lazy_frame_suggests_collect():
     with pytest.raises(TypeError, match=r"LazyFrame. Call .collect\(\) first"):
         read(pl.LazyFrame(STAYS))
 
 
 @pytest.mark.parametrize("missing", [None, nan])
-def test_missing_ids(build, missing):
+def test_missing_ids_are_refused(build, missing):
     text = ["a", None, "b", "b", None] if missing is None else [1.0, nan, 2.0, 2.0, nan]
     with pytest.raises(ValueError, match=r"'stay' \(id\) has missing values, 2 of 5, the first in row 1;.*Drop"):
         read(build(STAYS | {"stay": text}))
@@ -561,7 +561,7 @@ def test_missing_ids(build, missing):
 @pytest.mark.parametrize(
     "build", [pd.Series, lambda items, dtype: pl.Series(items, dtype=pl.Object)], ids=["pandas", "polars"]
 )
-def test_mixed_ids(build):
+def test_ids_of_mixed_types_are_refused(build):
     column = build([1, "a", 1, "a", 1.5], dtype=object)
     frame = (pd.DataFrame if isinstance(column, pd.Series) else pl.DataFrame)(STAYS | {"stay": column})
     with pytest.raises(TypeError, match=r"'stay' \(id\) mixes types \['float', 'int', 'str'\].*astype\(str\)"):
@@ -569,25 +569,25 @@ def test_mixed_ids(build):
 
 
 @pytest.mark.parametrize("time", [nan, float("inf"), -float("inf")])
-def test_times_that_are_not_finite(build, time):
+def test_times_that_are_not_finite_are_refused(build, time):
     with pytest.raises(ValueError, match=rf"series 'a' has hour={time} in row 3.*finite. Drop"):
         read(build(STAYS | {"hour": [2.0, 0.5, 0.0, time, 1.0]}))
 
 
 @pytest.mark.parametrize("times", [[None, dt.datetime(2020, 1, 1)], [None, dt.timedelta(1)], [None, 1], [None, None]])
-def test_missing_times(build, times):
+def test_missing_times_are_refused(build, times):
     with pytest.raises(ValueError, match=r"series 7 has hour=nan in row 0.*Drop"):
         read(build({"stay": [7, 7], "hour": times, "x": [1.0, 2.0]}))
 
 
-def test_text_as_time(build):
+def test_text_as_time_is_refused(build):
     with pytest.raises(
         TypeError, match=r"'hour' \(time\) holds String, e.g. '08:00'; expected .*datetimes.*Convert it"
     ):
         read(build(STAYS | {"hour": ["08:00"] * 5}))
 
 
-def test_text_among_the_channels(build):
+def test_text_channels_are_refused_if_named(build):
     with pytest.raises(
         TypeError, match=r"'note' \(channels\) holds String, e.g. 'low'.*Convert it, or name it in static\."
     ):
@@ -607,7 +607,7 @@ def test_text_among_the_channels(build):
     ],
     ids=["pandas half", "polars half", "pyarrow half", "pandas complex", "polars complex", "list", "datetime"],
 )
-def test_half_complex_and_other_columns(build, column):
+def test_half_complex_and_other_types_are_refused_if_named(build, column):
     frame = build(STAYS | {"x": column})
     with pytest.raises(TypeError, match=r"'x' \(channels\) holds .*expected a numeric column. Convert it\."):
         read(frame, channels=["x"])
@@ -622,32 +622,32 @@ def test_half_complex_and_other_columns(build, column):
     [([30, 50, 31, 50, 30], "30.0 and 31.0"), (["m", "f", "f", None, None], "'f' and 'm'")],
     ids=["number", "text"],
 )
-def test_static_values_that_vary(build, column, found):
+def test_static_values_that_vary_are_refused(build, column, found):
     with pytest.raises(
         ValueError, match=rf"static column 'age' varies within series 'b': {found}.*one value per series"
     ):
         read(build(STAYS | {"age": column}), static=["age"])
 
 
-def test_static_text_that_is_all_missing():
+def test_an_empty_static_text_column_is_refused():
     frame = pd.DataFrame(STAYS | {"ward": pd.Series([None] * 5, dtype="str")})
     with pytest.raises(ValueError, match=r"static column 'ward' is empty; leave it out"):
         read(frame, static=["ward"])
 
 
 @pytest.mark.parametrize(("age", "dtype"), [(float("inf"), torch.float64), (1e300, torch.float32)])
-def test_infinite_static_value(build, age, dtype):
+def test_infinite_static_values_are_refused(build, age, dtype):
     frame = build(STAYS | {"age": [1.0, age, 1.0, age, 1.0]})
     with pytest.raises(ValueError, match=r"series 'a' has the static feature age=inf.*NaN"):
         read(frame, static=["age"], dtype=dtype)
 
 
-def test_infinite_value(build):
+def test_infinite_values_are_refused(build):
     with pytest.raises(ValueError, match=r"series 'a' has pulse=-inf at hour=0.5; .*float32.*NaN"):
         read(build(STAYS | {"pulse": [1.0, -float("inf"), 3.0, 4.0, 5.0]}))
 
 
-def test_value_too_large_for_single_precision(build):
+def test_values_too_large_for_float32_are_refused(build):
     frame = build(STAYS | {"pulse": [1.0, 1e39, 3.0, 4.0, 5.0]})
     with pytest.raises(ValueError, match=r"series 'a' has pulse=inf at hour=0.5.*dtype=torch.float64"):
         read(frame)
@@ -665,14 +665,14 @@ def test_value_too_large_for_single_precision(build):
     ],
     ids=["number", "unix", "datetime", "time zone", "duration"],
 )
-def test_two_rows_at_one_time(build, times, shown):
+def test_rows_at_the_same_time_are_refused(build, times, shown):
     unit = None if isinstance(times[0], (int, float)) else "h"
     frame = build({"stay": [1, 2, 3, 2, 4], "hour": times, "x": [1.0] * 5})
     with pytest.raises(ValueError, match=rf'series 2 has two rows at {shown}; times must increase.*duplicates="mean"'):
         read(frame, unit=unit)
 
 
-def test_rows_at_one_time_can_be_merged(build):
+def test_rows_at_the_same_time_can_be_merged(build):
     columns = {"stay": ["a", "b", "a", "a"], "hour": [1.0, 1.0, 1.0, 0.0]}
     frame = build(columns | {"x": [2.0, 7.0, 4.0, 0.0], "y": [1.0, None, None, None]})
     mean, last = read(frame, duplicates="mean"), read(frame, duplicates="last")
@@ -683,12 +683,12 @@ def test_rows_at_one_time_can_be_merged(build):
 
 @pytest.mark.wrong_types
 @pytest.mark.parametrize("dtype", [torch.float16, torch.int64, "float32"])
-def test_wrong_dtype(dtype):
+def test_unsupported_dtypes_are_refused(dtype):
     with pytest.raises(TypeError, match=r"dtype must be torch.float32 or torch.float64, got"):
         read(pd.DataFrame(STAYS), dtype=dtype)
 
 
-def test_datetimes_of_python_in_a_column_of_objects():
+def test_object_columns_of_python_datetimes_are_read():
     stamps = [dt.datetime(2020, 1, 1, 12), dt.datetime(2020, 1, 1, 12, 30), None]
     frame = pd.DataFrame({"stay": [1, 1, 1], "at": pd.Series(stamps, dtype=object), "x": [0.0, 1.0, 2.0]})[:2]
     series = IrregularSeries.from_long(frame, id="stay", time="at", unit="min")
@@ -697,7 +697,7 @@ def test_datetimes_of_python_in_a_column_of_objects():
 
 @pytest.mark.parametrize("zone", ["America/New_York", "Etc/GMT+5", "Europe/Berlin"])
 @pytest.mark.parametrize("backend", ["pandas", "polars"])
-def test_zones_of_any_name_are_read_and_written(zone, backend):
+def test_time_zones_of_any_name_are_read_and_written(zone, backend):
     stamps = pd.to_datetime(["2024-01-01 00:00", "2024-07-01 12:00"]).tz_localize(zone)
     frame = pd.DataFrame({"stay": [1, 1], "hour": stamps, "pulse": [1.0, 2.0]})
     series = read(frame)
@@ -708,13 +708,13 @@ def test_zones_of_any_name_are_read_and_written(zone, backend):
     assert pd.Series(again["hour"].to_list()).tolist() == stamps.tolist()
 
 
-def test_an_offset_that_polars_does_not_know_is_written_in_utc():
+def test_time_zones_unknown_to_polars_are_written_in_utc():
     stamps = pd.to_datetime(["2024-01-01T00:00+01:00", "2024-01-01T01:00+01:00"])
     series = read(pd.DataFrame({"stay": [1, 1], "hour": stamps, "pulse": [1.0, 2.0]}))
     assert IrregularSeries.from_long(series.to_long("polars"), like=series) == series
 
 
-def test_series_of_other_moments_do_not_go_together():
+def test_concat_of_different_kinds_of_time_is_refused():
     naive = pd.to_datetime(["2024-01-01 00:00", "2024-01-01 01:00"])
     kinds = [naive, naive.tz_localize("Asia/Tokyo"), pd.to_timedelta(["1h", "2h"]), [0.0, 1.0]]
     parts = [read(pd.DataFrame({"stay": [k, k], "hour": times, "pulse": [1.0, 2.0]})) for k, times in enumerate(kinds)]
@@ -724,7 +724,7 @@ def test_series_of_other_moments_do_not_go_together():
     assert len(IrregularSeries.concat([parts[1], parts[1]])) == 2
 
 
-def test_whether_rows_are_in_the_order_of_their_table_is_remembered():
+def test_series_remember_whether_their_table_was_sorted():
     sorted_table = pl.DataFrame({"stay": [0, 0, 1], "hour": [0.0, 1.0, 0.0], "pulse": [1.0, 2.0, 3.0]})
     mixed_table = pl.DataFrame({"stay": [2, 3, 2], "hour": [0.0, 1.0, 1.0], "pulse": [1.0, 2.0, 3.0]})
     ordered, mixed = read(sorted_table), read(mixed_table)
