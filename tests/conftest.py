@@ -24,7 +24,7 @@ settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("fresh", deadline=None, print_blob=True)
 settings.load_profile("same")
 
-# --doctest-modules would import all conftest files again, as modules of the same name
+# --doctest-modules would import all conftest files again, as modules with the same name
 collect_ignore_glob = ["*conftest.py", "golden/make_*.py"]  # the latter need torchcde and diffrax
 
 

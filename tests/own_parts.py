@@ -1,4 +1,4 @@
-"""Parts as somebody outside the package writes them: two tasks, a path scheme, a field and a model."""
+"""Parts defined outside the package, as a user would: two tasks, a path scheme, a field and a model."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -16,7 +16,7 @@ from neuralcde.tasks import BinaryTask, Task
 
 @dataclass
 class DoubtfulLabels(BinaryTask, name="test doubtful labels"):
-    """Two classes, of which a share of labels is wrong: cross-entropy with smoothed targets."""
+    """Two classes with some wrong labels: binary cross-entropy with label smoothing."""
 
     doubt: float = 0.1
 
@@ -28,7 +28,7 @@ class DoubtfulLabels(BinaryTask, name="test doubtful labels"):
 
 @dataclass
 class PoissonCounts(Task, name="test poisson"):
-    """Counts; the output is the logarithm of the rate."""
+    """Counts with a Poisson loss; the output is the logarithm of the rate."""
 
     metric: ClassVar[str] = "minus_deviance"
     outputs = 1
@@ -52,7 +52,7 @@ class PoissonCounts(Task, name="test poisson"):
 
 @dataclass
 class Staircase(PathScheme, name="test staircase"):
-    """A linear path through values that are rounded to steps."""
+    """A linear path through rounded values."""
 
     height: float = 0.5
     causality = "knots"
@@ -76,7 +76,7 @@ class Rotation(nc.VectorField, name="test rotation"):
 
 
 class LastValues(PathModel, name="test last values"):
-    """No differential equation: the state is a layer on the values of X."""
+    """A model without a differential equation: the state is a layer applied to the values of X."""
 
     def __init__(self, channels, outputs, *, hidden=8, static=0, pool="last"):
         super().__init__(channels, outputs, hidden=hidden, static=static, pool=pool)

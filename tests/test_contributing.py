@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md: its code, put into modules outside the package, is fitted, saved, loaded and reported."""
+"""The code of CONTRIBUTING.md, put into modules outside the package, is fitted, saved, loaded and reported."""
 
 import importlib.util
 import re
@@ -26,7 +26,7 @@ REGISTRIES = {
     "model": PathModel.registry,
     "task": Task.registry,
 }
-LONGEST = 40  # lines of a member
+LONGEST = 40  # lines per member
 FAST = {"max_epochs": 2, "hidden": 4, "width": 4, "depth": 1, "random_state": 0}
 TEST = np.arange(0, 24, 4)
 TRAINING = np.setdiff1d(np.arange(24), TEST)
@@ -38,7 +38,7 @@ SERIES, Y = nc.IrregularSeries.from_padded(VALUES), np.arange(24) % 2
 
 
 def section(kind):
-    """The text under the heading of a kind."""
+    """The section of CONTRIBUTING.md about one kind of member."""
     heading = f"\n## How to add {'an' if kind[0] in 'aeiou' else 'a'} {kind}\n"
     _, found, after = (ROOT / "CONTRIBUTING.md").read_text().partition(heading)
     assert found, f"CONTRIBUTING.md has no section{heading}"
@@ -46,13 +46,13 @@ def section(kind):
 
 
 def block(kind, language="python"):
-    """The one block of code of a section."""
+    """The only block of code in a section."""
     (code,) = re.findall(rf"^```{language}\n(.*?)^```$", section(kind), re.MULTILINE | re.DOTALL)
     return code
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_section_is_a_numbered_list_and_a_short_program(kind):
+def test_every_section_is_a_numbered_list_and_a_short_program(kind):
     steps = re.findall(r"^(\d+)\. ", section(kind), re.MULTILINE)
     assert steps == [str(k + 1) for k in range(len(steps))]
     assert len(steps) >= 4
@@ -63,7 +63,7 @@ def test_a_section_is_a_numbered_list_and_a_short_program(kind):
 
 @pytest.fixture(scope="module")
 def members(tmp_path_factory):
-    """The modules of the page, imported from a folder outside the package; their members are forgotten again."""
+    """The modules of the page, imported from outside the package; their members are unregistered afterwards."""
     folder, modules = tmp_path_factory.mktemp("outside"), {}
     before = {kind: list(registry) for kind, registry in REGISTRIES.items()}
     for kind in REGISTRIES:
@@ -71,7 +71,7 @@ def members(tmp_path_factory):
         file.write_text(block(kind))
         spec = importlib.util.spec_from_file_location(file.stem, file)
         modules[kind] = importlib.util.module_from_spec(spec)
-        sys.modules[file.stem] = modules[kind]  # where dataclasses and pickle look a class up
+        sys.modules[file.stem] = modules[kind]  # dataclasses and pickle look classes up there
         spec.loader.exec_module(modules[kind])
     yield modules
     for kind, registry in REGISTRIES.items():
@@ -80,7 +80,7 @@ def members(tmp_path_factory):
         del sys.modules[modules[kind].__name__]
 
 
-# a parameter of the estimators: as its section says, by name and as an object
+# parameters of the estimators, with members by name and as objects
 CHOICES = {
     "path scheme by name": ("path", lambda m: "staircase"),
     "path scheme": ("path", lambda m: m["path scheme"].Staircase(height=0.1)),
@@ -106,7 +106,7 @@ def test_a_member_from_outside_is_fitted_saved_loaded_and_reported(choice, membe
     parameter, chosen = CHOICES[choice]
     clf = nc.NeuralCDEClassifier(**FAST, **{parameter: chosen(members)}).fit(SERIES[TRAINING], Y[TRAINING])
     expected = clf.predict_proba(SERIES[TEST])
-    assert not np.array_equal(expected, plain)  # it took effect
+    assert not np.array_equal(expected, plain)  # the member takes effect
     clf.save(tmp_path)
     loaded = nc.load(tmp_path)
     assert np.array_equal(loaded.predict_proba(SERIES[TEST]), expected)
@@ -128,7 +128,7 @@ def test_options_of_members_are_cloned_and_searched(members):
 
 
 @pytest.mark.parametrize("kind", REGISTRIES)
-def test_by_name_it_loads_only_after_its_module_was_imported(kind, members, tmp_path):
+def test_a_member_by_name_loads_only_after_its_module_was_imported(kind, members, tmp_path):
     parameter, chosen = CHOICES[f"{kind} by name"]
     name, registry = chosen(members), REGISTRIES[kind]
     nc.NeuralCDEClassifier(**FAST | {"max_epochs": 1}, **{parameter: name}).fit(SERIES, Y).save(tmp_path)
@@ -142,8 +142,8 @@ def test_by_name_it_loads_only_after_its_module_was_imported(kind, members, tmp_
     assert len(nc.load(tmp_path).predict(SERIES)) == 24
 
 
-def test_an_experiment_is_a_folder(tmp_path):
-    """In a copy of experiments/, by the command of its section; the harness itself is not changed."""
+def test_an_experiment_is_added_as_a_folder(tmp_path):
+    """The command of the section runs it in a copy of experiments/, without changes to the harness."""
     for folder in ("experiments", "benchmarks"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("results", "*.jsonl"))
     waves = tmp_path / "experiments" / "waves"

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "neuralcde"
 COMMAND = str(Path(sys.executable).parent / "neuralcde")
 
-# the data flow: a folder imports only from folders before it
+# in the order of the data flow: a folder imports only from folders before it
 FOLDERS = [
     "_native",
     "contracts",
@@ -43,12 +43,12 @@ def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
 
 
-def test_the_guide_for_contributors_names_every_folder():
+def test_contributing_names_every_folder():
     table = (ROOT / "CONTRIBUTING.md").read_text().split("## How we write")[0]
     assert [line.split("`")[1] for line in table.splitlines() if line.startswith("| `")] == FOLDERS
 
 
-def test_public_names():
+def test_public_names_are_complete():
     assert neuralcde.__all__ == [
         "IrregularSeries",
         "SeriesScaler",
@@ -97,7 +97,7 @@ def test_public_names():
         neuralcde.NeuralCDF  # noqa: B018
 
 
-def test_version_is_the_same_everywhere():
+def test_the_version_is_the_same_everywhere():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["version"] == neuralcde.__version__
     assert f"version: {neuralcde.__version__}" in (ROOT / "CITATION.cff").read_text()
@@ -105,7 +105,7 @@ def test_version_is_the_same_everywhere():
 
 
 def imported_folders(file: Path) -> set[str]:
-    """First folder below neuralcde that each import of the file reaches."""
+    """The top-level folders of neuralcde that a file imports from."""
     package = ("neuralcde", *file.relative_to(SOURCE).parts[:-1])
     found = set()
     for node in ast.walk(ast.parse(file.read_text())):
@@ -133,8 +133,8 @@ def test_a_folder_imports_only_folders_before_it():
 
 
 def private_attributes(file: Path) -> list[str]:
-    """Attributes such as `estimator._outputs` that a file takes from objects of others."""
-    own = {"self", "cls", "os"}  # os._exit is public, whatever its name
+    """Private attributes of other objects that a file uses, such as `estimator._outputs`."""
+    own = {"self", "cls", "os"}  # os._exit is public despite its name
     public = {"_replace", "_asdict", "_fields"}  # of named tuples
     return [
         f"{file.name}:{node.lineno} {ast.unparse(node)}"
@@ -147,7 +147,7 @@ def private_attributes(file: Path) -> list[str]:
     ]
 
 
-def test_users_of_the_estimators_call_no_private_methods(tmp_path):
+def test_private_methods_of_estimators_are_not_called_elsewhere(tmp_path):
     files = [file for folder in ("src/neuralcde/report", "src/neuralcde/cli") for file in (ROOT / folder).glob("*.py")]
     files += [file for folder in ("experiments", "benchmarks", "examples") for file in (ROOT / folder).rglob("*.py")]
     assert len(files) > 50
@@ -157,7 +157,7 @@ def test_users_of_the_estimators_call_no_private_methods(tmp_path):
 
 
 def lines_with(pattern: str) -> dict[str, list[str]]:
-    """Lines of source files that match, by file; the native code is C++."""
+    """Lines of the Python and C++ sources that match a pattern, by file."""
     found = {}
     for file in [*SOURCE.rglob("*.py"), *(ROOT / "native").glob("*.?pp")]:
         lines = [line.strip() for line in file.read_text().splitlines() if re.search(pattern, line)]
@@ -166,7 +166,7 @@ def lines_with(pattern: str) -> dict[str, list[str]]:
     return found
 
 
-def test_one_place_sums_the_stages_of_a_runge_kutta_step():
+def test_the_stages_of_a_runge_kutta_step_are_summed_in_one_place():
     assert lines_with(r"tableau\.a\[stage\]") == {
         "solve/step.py": ["stages.append(increment(stage, _plus(state, tableau.a[stage], stages)))"]
     }
@@ -181,19 +181,19 @@ def test_only_terms_know_whether_they_are_driven_by_the_path_or_by_time():
     assert {file for file, lines in uses.items() if lines} == {"native/term.hpp"}
 
 
-def test_only_tasks_ask_which_task_it_is():
+def test_only_tasks_depend_on_the_kind_of_task():
     kinds = {kind for name in Task.registry for kind in Task.registry[name].__mro__ if issubclass(kind, Task)}
     names = "|".join(kind.__name__ for kind in kinds - {Task})
     asked = rf"isinstance\([^)]*\b({names})\b|\.kind == \"(binary|multiclass|multilabel|regression)"
     assert {file for file in lines_with(asked) if not file.startswith("tasks/")} == set()
 
 
-def test_no_file_is_named_for_nothing_in_particular():
+def test_no_file_has_a_vague_name():
     vague = {"utils", "util", "misc", "common", "helpers", "helper"}
     assert not [file for file in ROOT.glob("[!.]*/**/*.py") if file.stem in vague and ".venv" not in file.parts]
 
 
-def test_help_does_not_wait_for_torch():
+def test_help_does_not_import_torch():
     script = """
 import contextlib, sys
 from neuralcde.cli import main
@@ -208,7 +208,7 @@ assert "torch" not in sys.modules
     assert "Folder of the model" in done.stdout
 
 
-def test_info(tmp_path):
+def test_info_names_the_version_and_the_engine(tmp_path):
     done = run(COMMAND, "info", NEURALCDE_ISA="none")
     assert done.returncode == 0, done.stderr
     assert neuralcde.__version__ in done.stdout
@@ -217,7 +217,7 @@ def test_info(tmp_path):
     assert "plain torch (" in run(COMMAND, "info", NEURALCDE_ENGINE="torch").stdout
 
 
-def test_demo_is_the_main_job(tmp_path):
+def test_the_demo_runs_fit_report_and_predict(tmp_path):
     done = run(COMMAND, "demo", "--out", str(tmp_path / "new"), "--stays", "60")
     assert done.returncode == 0, done.stderr
     for line in ("$ neuralcde fit", "$ neuralcde report", "$ neuralcde predict", "Test AUROC", "gradient boosting"):
@@ -226,13 +226,13 @@ def test_demo_is_the_main_job(tmp_path):
     assert len((tmp_path / "new" / "risk.csv").read_text().splitlines()) == 51
 
 
-def test_wrong_use_exits_with_2():
+def test_unknown_commands_exit_with_2():
     done = run(COMMAND, "nonsense")
     assert done.returncode == 2
     assert "nonsense" in done.stdout + done.stderr
 
 
-def test_configures_without_a_compiler(tmp_path):
+def test_the_build_configures_without_a_compiler(tmp_path):
     """On a machine with no C++ compiler the build installs no kernels and does not fail."""
     tools = Path(sys.executable).parent
     if not (tools / "cmake").exists():

@@ -1,4 +1,4 @@
-"""Kinds of options: what each accepts, how it is worded, and what a command line reads."""
+"""Kinds of options: accepted values, wording, and the type that the command line parses."""
 
 import math
 from types import NoneType
@@ -63,7 +63,7 @@ EVERYTHING = (
     ],
     ids=repr,
 )
-def test_what_a_kind_accepts(kind, accepted, words):
+def test_kinds_accept_the_right_values_and_describe_them(kind, accepted, words):
     found = [value for value in EVERYTHING if kind.accepts(value)]
     assert [value for value in found if not isinstance(value, np.generic)] == accepted
     assert all(
@@ -72,7 +72,7 @@ def test_what_a_kind_accepts(kind, accepted, words):
     assert kind.words == words
 
 
-def test_a_part_by_name_class_object_or_recipe():
+def test_a_part_may_be_a_name_a_class_an_object_or_a_recipe():
     kind = PartOf(PathScheme.registry)
     for right in ("linear", Linear, Linear(), Linear.with_options()):
         assert kind.accepts(right)
@@ -97,18 +97,18 @@ def test_a_part_by_name_class_object_or_recipe():
     ],
     ids=repr,
 )
-def test_what_a_command_line_reads(kind, annotation):
+def test_kinds_have_the_right_annotation_for_the_command_line(kind, annotation):
     assert kind.annotation == annotation
 
 
-def test_the_command_line_knows_the_parts_of_a_registry():
+def test_the_command_line_accepts_the_names_of_a_registry():
     assert PartOf(PathScheme.registry).annotation == Literal[tuple(PathScheme.registry)]
 
 
 @pytest.mark.parametrize(
     "value", [{}, {"a": 1}, "{}", "{0}", "x" * 10_000], ids=["{}", "dict", "text", "place", "long"]
 )
-def test_a_refusal_shows_what_was_given_and_how_to_mend_it(value):
+def test_errors_show_the_given_and_the_expected_value(value):
     with pytest.raises(ArgumentError, match=r"^max_size must be an integer of at least 1, got ") as refusal:
         check_options({"max_size": Option(Whole(), 1, "A size.")}, {"other": "any", "max_size": value})
     assert refusal.value.argument == "max_size"

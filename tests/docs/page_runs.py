@@ -1,4 +1,4 @@
-"""Runs what pages and examples show, and compares what it prints with what the page says it prints."""
+"""Runs the code of pages and examples, and compares its output with the output that the page shows."""
 
 import contextlib
 import functools
@@ -22,7 +22,7 @@ NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*\.?\d*(?:e[+-]?\d+)?(?![\w.])")
 
 @functools.cache
 def example_output(file: Path) -> str:
-    """What an example prints, run as the main program."""
+    """The output of an example that is run as the main program."""
     printed = io.StringIO()
     with mock.patch.object(sys, "argv", [str(file)]), contextlib.redirect_stdout(printed):
         runpy.run_path(str(file), run_name="__main__")
@@ -30,11 +30,13 @@ def example_output(file: Path) -> str:
 
 
 def run_page(file: Path, *, numbers: bool = True) -> tuple[int, dict[str, Any]]:
-    """Run the Python and the commands of a page, one block after the other in one namespace; how many ran, and the namespace.
+    """Run the Python blocks and the commands of a page in order, in one namespace.
 
-    Of `sh` blocks, lines that start with `neuralcde` (in the quickstart, which makes the tables they need) and examples run.
-    A `text` block is what the block before it printed: the same lines in the same order, more may have been printed. With
-    `numbers` theirs are close too.
+    Of an `sh` block, the lines that call an example run. In the quickstart, which creates the tables that commands
+    need, the lines that call `neuralcde` run too. A `text` block must show lines that the previous block printed, in
+    the same order; more may have been printed. If `numbers` is true, the numbers in these lines must be close as well.
+
+    Returns the number of blocks that ran, and the namespace.
     """
     text, namespace = file.read_text(), {"__name__": "page"}
     printed, ran = "", 0
@@ -42,7 +44,7 @@ def run_page(file: Path, *, numbers: bool = True) -> tuple[int, dict[str, Any]]:
         kind, block = match.groups()
         if kind == "python":
             output = io.StringIO()
-            lines = "\n" * text.count("\n", 0, match.start(2))  # a traceback then names the line of the page
+            lines = "\n" * text.count("\n", 0, match.start(2))  # so that a traceback names the line of the page
             with contextlib.redirect_stdout(output):
                 exec(compile(lines + block, str(file), "exec"), namespace)
             printed, ran = output.getvalue(), ran + 1
@@ -55,7 +57,7 @@ def run_page(file: Path, *, numbers: bool = True) -> tuple[int, dict[str, Any]]:
 
 
 def run_line(line: str, page: Path) -> str | None:
-    """What a command prints; None for lines that are not ours to run."""
+    """The output of a command; None for a line that is not run."""
     words = shlex.split(line, comments=True)
     if words[:1] == ["neuralcde"] and page.name == "quickstart.md":
         done = subprocess.run([COMMAND, *words[1:]], capture_output=True, text=True, timeout=120)
@@ -67,7 +69,7 @@ def run_line(line: str, page: Path) -> str | None:
 
 
 def compare(shown: str, printed: str, where: str, *, numbers: bool) -> None:
-    """Every line that a page shows was printed, in that order."""
+    """Assert that every line shown by a page was printed, in the same order."""
     rest = iter(printed.splitlines())
     for line in shown.splitlines():
         if not any(same_line(line, other, numbers=numbers) for other in rest):
@@ -75,7 +77,7 @@ def compare(shown: str, printed: str, where: str, *, numbers: bool) -> None:
 
 
 def same_line(shown: str, printed: str, *, numbers: bool) -> bool:
-    """Equal words, and numbers that are close where they count."""
+    """Whether the words are equal and, if `numbers` is true, the numbers are close."""
     if NUMBER.sub("#", shown).split() != NUMBER.sub("#", printed).split():
         return False
     pairs = zip(NUMBER.findall(shown), NUMBER.findall(printed), strict=True)
@@ -83,7 +85,7 @@ def same_line(shown: str, printed: str, *, numbers: bool) -> bool:
 
 
 def close(shown: str, printed: str) -> bool:
-    """To 5 % or 0.05; errors such as 6e-05, of which one digit is shown, within a factor of 5, unless they are rounding."""
+    """Whether two numbers agree to 5 % or 0.05; numbers such as 6e-05 to a factor of 5, unless both are rounding."""
     a, b = (float(number.replace(",", "")) for number in (shown, printed))
     if "e" in shown:
         return b / 5 < a < b * 5 or max(a, b) < ROUNDING

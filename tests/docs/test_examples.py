@@ -1,4 +1,4 @@
-"""Every example by feature runs, is short, keeps to the public names, and prints what its docstring promises."""
+"""Every example by feature runs, is short, uses public names only, and prints what its docstring promises."""
 
 import ast
 import re
@@ -15,7 +15,7 @@ LONGEST = 60  # lines
 
 
 def numbers(pattern, text):
-    """The numbers that a pattern finds, at least one."""
+    """The numbers matched by a pattern; at least one must match."""
     found = [float(number) for number in re.findall(pattern, text)]
     assert found, f"{pattern} is not in\n{text}"
     return found
@@ -84,7 +84,7 @@ def choosing_steps_and_gradients(text):
     assert max(numbers(r"backprop (\S+),", text)) < 1e-12
     off = numbers(r"backsolve (\S+)", text)
     assert off == sorted(off, reverse=True)
-    assert off[-1] < off[0] / 50  # at the solver's order
+    assert off[-1] < off[0] / 50  # the error falls with the solver's order
 
 
 def resume_after_a_kill(text):
@@ -125,14 +125,14 @@ def paths(text):
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_shows_what_it_says(name, tmp_path, monkeypatch):
+def test_every_example_shows_what_its_docstring_says(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     globals()[name.removesuffix(".py")](example_output(FOLDER / name))
-    assert not list(tmp_path.iterdir())  # nothing is left behind
+    assert not list(tmp_path.iterdir())  # the example leaves no files
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_is_short_says_how_to_run_it_and_uses_public_names(name):
+def test_every_example_is_short_says_how_to_run_it_and_uses_public_names(name):
     text = (FOLDER / name).read_text()
     assert len(text.splitlines()) <= LONGEST
     tree = ast.parse(text)
@@ -150,5 +150,5 @@ def test_an_example_is_short_says_how_to_run_it_and_uses_public_names(name):
     assert not private
 
 
-def test_every_feature_has_its_example():
+def test_there_are_at_least_ten_examples():
     assert len(EXAMPLES) >= 10

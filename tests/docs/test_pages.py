@@ -1,4 +1,4 @@
-"""The pages of the documentation: their code runs in order, their commands too, and both print what the page shows."""
+"""The pages of the documentation: their code and commands run in order and print what the page shows."""
 
 import json
 import re
@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from page_runs import BLOCK, COMMAND, ROOT, compare, example_output, run_page
 
-# a page, and the least number of blocks that run
+# pages, and the minimum number of blocks that run
 PAGES = {"README.md": 1, "docs/quickstart.md": 9, "docs/choosing.md": 6, "docs/faq.md": 17}
 OTHERS = ["CHANGELOG.md", "CONTRIBUTING.md"]
 LINKED = [*OTHERS, "README.md", *(f"docs/{file.name}" for file in sorted((ROOT / "docs").glob("*.md")))]
@@ -25,7 +25,7 @@ def test_the_code_of_a_page_runs_and_prints_what_it_shows(page, tmp_path, monkey
 
 
 def test_the_quickstart_runs_in_python_and_on_the_command_line(tmp_path, monkeypatch):
-    """Its figures come of a short training and change with every default: the words are compared, and what it says of them."""
+    """The figures change with every default, so only words are compared; the claims are checked with wide margins."""
     monkeypatch.chdir(tmp_path)
     ran, names = run_page(ROOT / "docs" / "quickstart.md", numbers=False)
     assert ran >= PAGES["docs/quickstart.md"]
@@ -37,7 +37,7 @@ def test_the_quickstart_runs_in_python_and_on_the_command_line(tmp_path, monkeyp
     assert len((tmp_path / "risk.csv").read_text().splitlines()) == 1 + len(names["series"])
 
 
-# ---- the README: one screen, whose commands run and whose figures are those of the pages it links to ----
+# ---- the README: short, its commands run, and its figures equal those of the pages it links to ----
 
 
 def readme_lines():
@@ -55,7 +55,7 @@ def test_the_readme_is_a_landing_page():
 
 
 def stays(count, *, seed):
-    """Stays as the README's commands name them: an outcome and an age per stay, values that are sometimes missing."""
+    """A table with the columns of the README's commands: one outcome and age per stay, some values missing."""
     rng, rows = np.random.default_rng(seed), []
     for stay in range(count):
         age, outcome = int(rng.integers(20, 90)), ("died", "survived")[stay % 2]
@@ -91,7 +91,7 @@ def test_the_readme_has_the_figures_of_the_speed_page():
 
 
 def test_the_readme_has_the_figures_of_the_papers_table():
-    """The Neural CDE's, the paper's, and the best of the other models in each column."""
+    """Each column has the Neural CDE's figure, the paper's, and the best of the other models."""
     (shown,) = (line for line in readme_lines() if "Table 1" in line)
     rows = re.findall(
         r"^\| ([\w -]+?) \| (\d[\d.]+ ±.*) \|$", (ROOT / "docs" / "experiments.md").read_text(), re.MULTILINE
@@ -105,8 +105,8 @@ def test_the_readme_has_the_figures_of_the_papers_table():
     ]
 
 
-def test_the_picture_of_the_readme_is_what_it_says():
-    """Two unseen stays: the risk of the one rises, that of the other falls."""
+def test_the_picture_of_the_readme_shows_what_its_caption_says():
+    """Of two unseen stays, the risk of one rises and that of the other falls."""
     text = example_output(ROOT / "examples" / "landing_picture.py")
     risks = {name: [float(a), float(b)] for name, a, b in re.findall(r"(\w+): risk ([\d.]+) at.* ([\d.]+) at", text)}
     assert risks["died"][1] > 0.9
@@ -126,13 +126,13 @@ def test_the_glossary_has_ten_words_of_one_or_two_sentences():
 
 
 def anchors(text):
-    """What the headings of a page are called in links to them."""
+    """The anchors of the headings of a page."""
     headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", LINKED)
-def test_links_lead_somewhere(page):
+def test_links_point_to_existing_pages_and_headings(page):
     file = ROOT / page
     for target, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", file.read_text()):
         if not target.startswith("http"):
@@ -151,11 +151,11 @@ def test_links_lead_somewhere(page):
         ("1,000 rows", "2,000 rows", True),
     ],
 )
-def test_what_was_not_printed_is_noticed(shown, printed, numbers):
+def test_lines_that_were_not_printed_are_detected(shown, printed, numbers):
     with pytest.raises(AssertionError, match="was not printed"):
         compare(shown, printed, "page", numbers=numbers)
 
 
-def test_what_was_printed_is_found():
+def test_printed_lines_are_found():
     compare("a 1.00 of 2,497\nc", "begun\na 1.01 of 2,497\nb\nc", "page", numbers=True)
     compare("took 3 s", "took 4 s", "page", numbers=False)

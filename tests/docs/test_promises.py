@@ -1,4 +1,4 @@
-"""docs/promises.md: every test that it names exists."""
+"""Every test named in docs/promises.md exists."""
 
 import ast
 import re
@@ -9,11 +9,11 @@ from page_runs import ROOT
 NAMED = sorted(set(re.findall(r"`(tests/[^`\n]+)`", (ROOT / "docs" / "promises.md").read_text())))
 
 
-def test_the_page_names_tests():
+def test_the_page_names_more_than_thirty_tests():
     assert len(NAMED) > 30
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_a_test_that_is_named_exists(name):
+def test_every_named_test_exists(name):
     file, test = name.split("::")
     assert test in {getattr(node, "name", "") for node in ast.parse((ROOT / file).read_text()).body}

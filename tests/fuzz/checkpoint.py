@@ -1,4 +1,4 @@
-"""Damaged checkpoints: refused with a ValueError that says what to do, or read as what was written."""
+"""Damaged checkpoints are refused with a ValueError that names a remedy, or read exactly as they were written."""
 
 import functools
 import hashlib
@@ -21,7 +21,7 @@ OTHERS = ("another learning rate", "another model", "other data")
 
 @dataclass(frozen=True)
 class Case:
-    """How the file comes to its content, and whether it is only read or a training resumes from it."""
+    """How the content of the file is made, and whether it is only read or a training resumes from it."""
 
     how: str
     details: tuple
@@ -29,7 +29,7 @@ class Case:
 
 
 def _training(folder, *, epochs, resume=False, rate=1e-2, hidden=2, slope=1.0):
-    """Weights and history of a training of some milliseconds."""
+    """Weights and history of a training that takes milliseconds."""
     times = torch.arange(3, dtype=torch.float64)
     values = [slope * torch.sin(times * (1 + k % 2))[:, None] for k in range(4)]
     series = nc.IrregularSeries.from_list([(times, value) for value in values]).with_channels()
@@ -53,7 +53,7 @@ def _checkpoint(**options):
 
 @functools.cache
 def whole():
-    """The checkpoint of one epoch."""
+    """An undamaged checkpoint after one epoch."""
     return _checkpoint()
 
 
@@ -65,14 +65,14 @@ def other(kind):
 
 @functools.cache
 def resumed():
-    """What the undamaged checkpoint resumes to."""
+    """The result of resuming from the undamaged checkpoint."""
     with tempfile.TemporaryDirectory() as name:
         (Path(name) / "checkpoint.pt").write_bytes(whole())
         return _training(Path(name), epochs=2, resume=True)
 
 
 def _signed(content):
-    """A checkpoint with a checksum that is right, whatever is in it."""
+    """A checkpoint with any content and a valid checksum."""
     with tempfile.TemporaryDirectory() as name:
         save_state(Path(name) / "a", {})
         line = (Path(name) / "a").read_bytes().split(b"\n", 1)[0]
@@ -119,7 +119,7 @@ def _damaged(case):
 
 
 def _state(case):
-    """What torch saves before it gets a checksum that is right: anything, or a checkpoint that lacks an entry."""
+    """The state to be saved with a valid checksum: any value, or a checkpoint without one of its entries."""
     if case.how == "anything":
         return case.details[0]
     with tempfile.TemporaryDirectory() as name:
@@ -143,7 +143,7 @@ def check(case, folder):
     """Read the checkpoint, or resume from it."""
     file = folder / "checkpoint.pt"
     content = _damaged(case)
-    resume = case.resume or content in map(other, OTHERS)  # which are not damaged: only the training can refuse them
+    resume = case.resume or content in map(other, OTHERS)  # those are not damaged; only the training can refuse them
     file.write_bytes(content)
     try:
         found = _training(folder, epochs=2, resume=True) if resume else load_state(file)
@@ -181,7 +181,7 @@ DAMAGED = st.one_of(
     st.tuples(st.just("raw"), st.tuples(st.binary(max_size=400))),
     st.tuples(st.just("raw with a checksum"), st.tuples(st.binary(max_size=400))),
 )
-FORGED = st.one_of(  # the checksum is right: the training has to notice
+FORGED = st.one_of(  # the checksum is valid, so the training must detect the error
     st.tuples(st.just("of another training"), st.tuples(st.sampled_from(OTHERS))),
     st.tuples(st.just("anything"), st.tuples(VALUES)),
     st.tuples(st.just("an entry less"), st.tuples(SHARES)),

@@ -1,4 +1,4 @@
-"""The reader of CSV files: what a valid table says is what is read, in every dialect; anything else is refused with a clear error."""
+"""CSV files: valid tables are read correctly in every dialect; other files are read or refused with a clear error."""
 
 import codecs
 import csv
@@ -20,7 +20,7 @@ ID, TIME, LABEL, CHANNELS = 'stay "1"', "hour", "outcome, coded", ["pulse; at re
 
 @dataclass(frozen=True)
 class Dialect:
-    """A way to write a table of numbers."""
+    """A format of CSV files and of the numbers in them."""
 
     separator: str = ","
     decimal: str = "."
@@ -37,7 +37,7 @@ class Dialect:
         if value is None:
             return self.missing
         whole, _, fraction = f"{value!r}".partition(".")
-        if "e" in whole + fraction or "n" in whole:  # 1e+20, inf: as they are, but for the mark
+        if "e" in whole + fraction or "n" in whole:  # 1e+20, inf: only the decimal mark changes
             return f"{value!r}".replace(".", self.decimal) + "%" * self.percent
         sign, digits = whole[: len(whole) - len(whole.lstrip("-"))], whole.lstrip("-")
         if self.group:
@@ -47,13 +47,13 @@ class Dialect:
 
     @property
     def unsettled(self) -> bool:
-        """Whether 1,234 has another reading in this dialect, or in the one that its separator suggests."""
+        """Whether 1,234 is ambiguous in this dialect, or in the dialect that its separator suggests."""
         return bool(self.group) or self.decimal == "," or self.separator == ";"
 
 
 @dataclass(frozen=True)
 class Written:
-    """A table: ids, times, values of the channels (rows, channels), a label for every id."""
+    """A table: ids, times, values (rows, channels), and one label per id."""
 
     dialect: Dialect
     ids: tuple[str, ...]
@@ -83,7 +83,7 @@ class Written:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether no reader would take the text for a number, a date, a truth or a missing value."""
+    """Whether no reader would take the text for a number, a date, a boolean or a missing value."""
     word = text.strip().lower().lstrip("+-")
     other = {*map(str.lower, (*MISSING, *NONE)), "true", "false", "inf", "infinity"}
     return word not in other and not any(c.isdigit() for c in word) and len(word) > 1
@@ -95,7 +95,7 @@ def dialects(draw: st.DrawFn) -> Dialect:
     groups = ["", "'", " ", "\u202f", "\u2019", "," if decimal == "." else "."]
     group = draw(st.sampled_from(groups))
     if (separator == ";") == (group == ",") and group in (",", "."):
-        group = ""  # with semicolons 1,234 is 1.234 where nothing says otherwise, and with others 1.234 is
+        group = ""  # by default 1,234 means 1.234 if semicolons separate cells, and 1.234 means 1.234 otherwise
     line_end = draw(st.sampled_from(["\n", "\r\n", "\r"]))
     return Dialect(
         separator=separator,
@@ -151,7 +151,7 @@ def tables(draw: st.DrawFn) -> Written:
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """Bytes of a valid table, some of them changed, lost, doubled or put in."""
+    """The bytes of a valid table, some of them changed, removed, repeated or inserted."""
     content = bytearray(draw(tables()).content())
     odd = [
         b'"',
@@ -191,7 +191,7 @@ CASES = st.one_of(tables(), damaged(), st.binary(max_size=200), st.text(',;"\n\r
 
 
 def check(case: Written | bytes, folder: Path) -> None:
-    """Read the case as a table of text, which Python's own reader must agree with, and as series with labels."""
+    """Read the case as series with labels, and as a table of text that must agree with Python's csv module."""
     file = folder / "table[1].csv"
     content = case if isinstance(case, bytes) else case.content()
     file.write_bytes(content)
@@ -245,7 +245,7 @@ def _check_refused_or_read(file: Path) -> None:
 
 
 def _check_text(content: bytes, file: Path) -> None:
-    """Rows and cells as Python's own reader has them, all of them as text."""
+    """Assert that rows and cells, read as text, equal those of Python's csv module."""
     try:
         frame = read_table(file)
         frame = read_table(file, text=frame.columns)
@@ -256,10 +256,10 @@ def _check_text(content: bytes, file: Path) -> None:
     if "\n" not in text:
         text = text.replace("\r", "\n")
     if "\r" in text.replace("\r\n", ""):
-        return  # a line end to some readers and a character to others
+        return  # some readers take this for a line end, others for a character
     text = text.lstrip("\r\n")
     found = (frame.columns, [list(row) for row in frame.iter_rows()])
-    without_blank = "\n".join(line for line in text.splitlines() if line.strip())  # a line of blanks need not be a row
+    without_blank = "\n".join(line for line in text.splitlines() if line.strip())  # a blank line need not be a row
     readings = [_by_python(one, separator) for one in (text, without_blank) for separator in ",;\t|"]
     assert found in readings, f"{found} is not what Python reads: {readings}"
 

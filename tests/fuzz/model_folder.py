@@ -1,4 +1,4 @@
-"""Saved model folders with changes: `nc.load` says what is damaged, or gives a model that predicts."""
+"""Changed model folders: `nc.load` names the damage, or returns a model that predicts."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from neuralcde.solve import SolveError
 FILES = ("config.json", "preprocess.json", "model.safetensors")
 KINDS = ("binary", "multiclass", "labels", "regression")
 MEMORY = 500 * 2**20
-HERE = "@here@"  # stands for the text that a change puts into a JSON file
+HERE = "@here@"  # a placeholder for text that a change inserts into a JSON file
 
-# Text that goes into JSON as it is: what a JSON library would not write, and what a reader may not expect.
+# Text inserted into JSON verbatim: JSON libraries do not write it, and readers may not expect it.
 LONG = {
     "@many digits@": "9" * 4000,
     "@too many digits@": "9" * 5000,
@@ -52,7 +52,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=5,
 )
-NODES = st.integers(0, 10**6)  # a place in a file, counted round and round
+NODES = st.integers(0, 10**6)  # a place in a file, modulo the number of places
 CHANGES = st.one_of(
     st.tuples(st.just("replace"), NODES, TEXTS | VALUES.map(json.dumps)),
     st.tuples(st.just("delete"), NODES, st.just("")),
@@ -91,11 +91,11 @@ PARTS = st.one_of(
     st.tuples(st.just("place"), st.sampled_from(FILES), PLACES),
 )
 CASES = st.tuples(st.sampled_from(KINDS), st.booleans(), st.lists(PARTS, min_size=1, max_size=2))
-"""The kind of model, whether the digests are those of the changed files, and the changes."""
+"""The kind of model, whether the digests are recomputed after the changes, and the changes."""
 
 
 def check(case: tuple[str, bool, list[Any]], folder: Path) -> None:
-    """Load a changed folder; a refusal names it, and a model that was loaded predicts finite numbers."""
+    """Load a changed folder: an error names the folder, or the loaded model predicts finite numbers."""
     kind, recompute, parts = case
     contents, places = dict(saved(kind)), {}
     for how, name, changes in parts:
@@ -124,7 +124,7 @@ def check(case: tuple[str, bool, list[Any]], folder: Path) -> None:
 def saved(kind: str) -> dict[str, bytes]:
     """The files of a small fitted model."""
     rng = np.random.default_rng(0)
-    if kind == "multiclass":  # of a data frame, with the names of its columns
+    if kind == "multiclass":  # fitted on a data frame with column names
         import pandas
 
         X = pandas.DataFrame(rng.normal(size=(12, 4)), columns=list("abcd"))
@@ -150,12 +150,12 @@ def saved(kind: str) -> dict[str, bytes]:
 def _changed_json(content: bytes, changes: list[Any]) -> bytes:
     try:
         document = {"": json.loads(content)}
-    except (ValueError, RecursionError):  # an earlier part of the case left no JSON
+    except (ValueError, RecursionError):  # an earlier change left no valid JSON
         return content
     texts = []
     for how, node, value in changes:
         places = list(_places(document))
-        if how == "number":  # in the place of another
+        if how == "number":  # replaces another number
             places = [place for place in places if type(place[0][place[1]]) in (int, float)] or places
         container, key = places[node % len(places)]
         if how == "delete":
@@ -178,7 +178,7 @@ def _changed_json(content: bytes, changes: list[Any]) -> bytes:
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every place in JSON where a value stands: a container, and the key or position in it."""
+    """Every value in JSON as a container and a key or position in it."""
     keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
     for key in keys:
         yield value, key
@@ -211,7 +211,7 @@ def _changed_tensors(content: bytes, changes: list[Any]) -> bytes:
             del tensors[name]
             if how == "rename":
                 tensors[value] = tensor
-        with contextlib.suppress(Exception):  # a name that safetensors does not write
+        with contextlib.suppress(Exception):  # safetensors refuses some names
             content = as_safetensors(tensors)
     return content
 
@@ -237,7 +237,7 @@ def _changed_bytes(content: bytes, changes: list[Any]) -> bytes:
 
 
 def _with_digests(contents: dict[str, bytes]) -> bytes:
-    """config.json with the digests of the other files, where it still is an object that has some."""
+    """config.json with the digests of the other files, if it is still an object with digests."""
     try:
         config = json.loads(contents["config.json"])
         for name in FILES[1:]:
@@ -271,7 +271,7 @@ def _put(folder: Path, name: str, content: bytes, place: str | None) -> None:
 
 @contextlib.contextmanager
 def limited_memory() -> Iterator[None]:
-    """No more memory than there is now and a little: what takes more ends with an error that nobody expects."""
+    """Limit memory to the current size plus `MEMORY`; allocating more raises an error that no test expects."""
     pages = int(Path("/proc/self/statm").read_text().split()[0]) if Path("/proc/self/statm").exists() else None
     before = resource.getrlimit(resource.RLIMIT_AS)
     if pages is None or before[0] != resource.RLIM_INFINITY:
@@ -285,7 +285,7 @@ def limited_memory() -> Iterator[None]:
 
 
 def _predicts(model: Any) -> None:
-    """Predictions for two small series like those of its training are finite, or the error names the series."""
+    """Assert that predictions for two small series are finite, or that the error names a series."""
     template = model.preparation_.template()
     generator = torch.Generator().manual_seed(0)
     series = dataclasses.replace(
@@ -299,7 +299,7 @@ def _predicts(model: Any) -> None:
     rows = 5 if model.per_row else 2
     try:
         found = model.predict(series)
-    except (ValueError, SolveError) as refusal:  # finite weights and scales may still be too large for these numbers
+    except (ValueError, SolveError) as refusal:  # finite weights and scales may still overflow
         assert "series 'first'" in str(refusal) or "series 'second'" in str(refusal), refusal
         return
     if isinstance(model, nc.NeuralCDERegressor):

@@ -1,7 +1,7 @@
-"""The reader of Parquet files: odd types are read or refused with a clear error, and so are damaged files.
+"""Parquet files: unusual types and damaged files are read or refused with a clear error.
 
-There is a limit that we cannot lift: on some damaged pages polars asks for 2**61 bytes and aborts the process, which no `except`
-catches. Damaged files are therefore shown to a process of their own first, and those that it does not survive are left at that.
+One limitation remains. On some damaged pages polars asks for 2**61 bytes and aborts the process, which no `except`
+catches. So a separate process reads each damaged file first, and files that abort it are skipped.
 """
 
 import atexit
@@ -38,7 +38,7 @@ WHOLE = {
         (getattr(pl, f"UInt{bits}"), 0, 2**bits - 1),
     )
 }
-# types that channels may have, and numbers of them
+# types of channels, and their values
 NUMBERS: dict[Any, st.SearchStrategy[Any]] = {
     **{kind: st.integers(*bounds) for kind, bounds in WHOLE.items()},
     pl.Int128: st.integers(-(2**100), 2**100),
@@ -47,7 +47,7 @@ NUMBERS: dict[Any, st.SearchStrategy[Any]] = {
     pl.Decimal(20, 4): st.integers(-(10**12), 10**12).map(lambda k: Decimal(k) / 10_000),
     pl.Boolean: st.booleans(),
 }
-# types that are no numbers
+# types that are not numeric
 OTHERS: dict[Any, st.SearchStrategy[Any]] = {
     pl.String: st.one_of(WORDS, st.sampled_from(["1,234", " 2.5 ", "3%", "NA", "None", "=1+1", ""])),
     pl.Categorical: WORDS,
@@ -73,7 +73,7 @@ KINDS = NUMBERS | OTHERS
 
 @dataclass(frozen=True)
 class Stored:
-    """A table as Parquet, and how it is to be read."""
+    """A table, its Parquet compression, and the options to read it with."""
 
     frame: pl.DataFrame
     options: dict[str, Any]
@@ -94,7 +94,7 @@ def columns(draw: st.DrawFn, name: str, rows: int, kinds: dict[Any, st.SearchStr
 
 @st.composite
 def readable(draw: st.DrawFn) -> Stored:
-    """Series of two rows, whose channels are numbers of any type."""
+    """Series of two rows with channels of any numeric type."""
     series = draw(st.integers(1, 4))
     rows = 2 * series
     names = draw(
@@ -117,7 +117,7 @@ def readable(draw: st.DrawFn) -> Stored:
 
 @st.composite
 def odd(draw: st.DrawFn) -> Stored:
-    """Columns of any type in any place."""
+    """Columns of any type in any role."""
     rows = draw(st.integers(0, 6))
     frame = pl.DataFrame(
         [draw(columns(name, rows, KINDS)) for name in ("stay", "hour", "outcome", "x0", "x1", "x2")],
@@ -140,7 +140,7 @@ def odd(draw: st.DrawFn) -> Stored:
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """Bytes of a valid file, some of them changed or lost."""
+    """The bytes of a valid file, some of them changed or removed."""
     content = bytearray(draw(st.one_of(readable(), odd())).content())
     for _ in range(draw(st.integers(1, 4))):
         place = draw(st.integers(0, max(0, len(content) - 1)))
@@ -162,7 +162,7 @@ def damaged(draw: st.DrawFn) -> bytes:
 CASES = st.one_of(readable(), odd(), damaged(), st.binary(max_size=100).map(lambda body: b"PAR1\x15" + body + b"PAR1"))
 
 
-MEMORY, SECONDS = 8 * 2**30, 30  # of the process that damaged files are shown to
+MEMORY, SECONDS = 8 * 2**30, 30  # limits of the separate process that reads damaged files first
 SERVE = """
 import io, struct, sys
 import polars
@@ -186,12 +186,12 @@ def _server() -> subprocess.Popen[bytes]:
         stderr=subprocess.DEVNULL,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)),
     )
-    atexit.register(server.communicate)  # which closes its input, and so ends it
+    atexit.register(server.communicate)  # closes the server's input, which ends it
     return server
 
 
 def polars_survives(content: bytes) -> bool:
-    """Whether polars reads or refuses the file, in a process with little memory, without an end of that process."""
+    """Whether polars reads or refuses the file without aborting, in a separate process with limited memory."""
     server = _server()
     assert server.stdin is not None and server.stdout is not None
     try:
@@ -209,7 +209,7 @@ def polars_survives(content: bytes) -> bool:
 
 
 def check(case: Stored | bytes, folder: Path) -> None:
-    """Series and labels, or `WrongUseError`; of readable tables the values that were written."""
+    """Assert that the file is read or refused with `WrongUseError`, and that readable tables keep their values."""
     if isinstance(case, bytes) and not polars_survives(case):
         return
     file = folder / "table[1].parquet"

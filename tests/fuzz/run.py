@@ -1,7 +1,7 @@
 """Random cases for everything that reads files: `make fuzz SECONDS=3600`, and as tests for a few seconds.
 
-A reader is a file of this folder with a strategy `CASES` and a function `check(case, folder)`, which raises nothing where
-the reader succeeds or refuses the case with its documented error.
+A reader is a file of this folder with a strategy `CASES` and a function `check(case, folder)`. The function raises
+nothing if the reader succeeds or refuses the case with its documented error.
 """
 
 import argparse
@@ -23,7 +23,7 @@ LONGEST_CASE = 30  # seconds; a case that takes longer hangs
 
 
 def fuzz(reader: str, seconds: float, first_seed: int = 0) -> int:
-    """Check random cases until the time is up; the number of them. The same seed gives the same sequence of cases."""
+    """Check random cases until the time is up; returns their number. A seed determines the sequence of cases."""
     module, count, end = importlib.import_module(reader), 0, time.monotonic() + seconds
 
     def one(case):
@@ -56,7 +56,7 @@ def _in_a_process(reader: str, seconds: float, seed: int) -> int:
 
 
 def main() -> None:
-    """Run all readers, as many at once as there are cores."""
+    """Run all readers, as many in parallel as there are cores."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=3600, help="in all, on all cores")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the first cases; default: the clock")

@@ -9,5 +9,5 @@ SECONDS = float(os.environ.get("NEURALCDE_FUZZ_SECONDS", "60"))  # for all reade
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_random_cases(reader):
+def test_readers_read_or_refuse_random_cases(reader):
     assert fuzz(reader, SECONDS / len(READERS)) >= 50

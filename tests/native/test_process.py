@@ -35,7 +35,8 @@ def test_loading_changes_nothing():
     rows, channels, series = 40_000, 3, 400
     torch.set_num_threads(4)
     times = torch.arange(rows, dtype=torch.float64)
-    values = torch.sin(times[:, None] * torch.arange(1, channels + 1)).float()  # starts torch's threads, which the kernels use
+    # starts torch's threads, which the kernels use
+    values = torch.sin(times[:, None] * torch.arange(1, channels + 1)).float()
     offsets = torch.arange(0, rows + 1, rows // series)
     coefficients = torch.empty(rows - series, 4, channels)
     before = state()

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, whatever kills the process that writes them."""
+"""Atomic writes: if the writing process is killed, files are complete or absent."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ from neuralcde.system.atomic_io import staged, tidy, write_atomically
 
 
 def killed(work):
-    """Do some work in a forked process that ends by SIGKILL, at the latest when the work is done."""
+    """Do some work in a forked process that is killed by SIGKILL, at the latest when the work is done."""
     child = os.fork()
     if child == 0:
         try:
@@ -35,8 +35,8 @@ def fitted(seed):
     return nc.NeuralCDEClassifier(max_epochs=1, hidden=2, width=2, random_state=seed).fit(X, [0, 1] * 4)
 
 
-def test_a_kill_while_a_model_is_saved_leaves_the_old_one_or_the_new_one(tmp_path):
-    """Killed before each of seven moments: three files reach the disk, are made to count together, and are moved."""
+def test_a_kill_during_a_save_leaves_the_old_or_the_new_model(tmp_path):
+    """The process is killed before each of seven steps: three files are synced, committed together, and moved."""
     old, new = fitted(0), fitted(1)
     weights = [model.module_.readout.linear.weight.tolist() for model in (old, new)]
     replace, fsync = Path.replace, os.fsync
@@ -64,8 +64,8 @@ def test_a_kill_while_a_model_is_saved_leaves_the_old_one_or_the_new_one(tmp_pat
     assert names(folder) == ["config.json", "model.safetensors", "preprocess.json"]
 
 
-def test_a_folder_between_two_moves_is_read_as_the_new_one_and_left_as_it_is(tmp_path):
-    """As on a read-only disk: loading writes nothing."""
+def test_loading_a_half_moved_model_reads_the_new_one_and_writes_nothing(tmp_path):
+    """So a model on a read-only disk can be loaded."""
     old, new = tmp_path / "old", tmp_path / "new"
     fitted(0).save(old)
     expected = fitted(1)
@@ -82,8 +82,8 @@ def test_a_folder_between_two_moves_is_read_as_the_new_one_and_left_as_it_is(tmp
     assert sorted(path.relative_to(old) for path in old.rglob("*")) == before
 
 
-def test_no_file_comes_from_behind_a_link(tmp_path):
-    """A folder that somebody sent must not empty another one when it is loaded."""
+def test_files_behind_links_are_not_moved(tmp_path):
+    """Tidying an untrusted folder must not remove files from another folder."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter").write_text("dear")
     (tmp_path / "sent").mkdir()
@@ -93,8 +93,8 @@ def test_no_file_comes_from_behind_a_link(tmp_path):
     assert names(tmp_path / "mine") == ["letter"]
 
 
-def test_processes_of_the_same_number_do_not_meet(tmp_path, monkeypatch):
-    """In a container every run is process 1, and one that was killed left its folder behind."""
+def test_processes_with_the_same_id_do_not_collide(tmp_path, monkeypatch):
+    """In a container every run has process id 1, and a killed run has left its folder behind."""
     monkeypatch.setattr(os, "getpid", lambda: 1)
     (tmp_path / ".0123456789abcdef.part").mkdir()
     with staged(tmp_path) as part:
@@ -102,7 +102,7 @@ def test_processes_of_the_same_number_do_not_meet(tmp_path, monkeypatch):
     assert (tmp_path / "a").read_text() == "new"
 
 
-def test_what_killed_processes_left_goes_and_what_running_ones_need_stays(tmp_path):
+def test_files_of_killed_processes_are_removed_and_those_of_running_ones_kept(tmp_path):
     def interrupted():
         with staged(tmp_path) as part:
             write_atomically(part / "a", b"lost")
@@ -120,7 +120,7 @@ def test_what_killed_processes_left_goes_and_what_running_ones_need_stays(tmp_pa
     assert names(tmp_path) == [".mine.part", "b"]
 
 
-def test_a_failure_leaves_no_folder_that_was_not_there(tmp_path):
+def test_a_failure_leaves_no_new_folder(tmp_path):
     with pytest.raises(OSError, match="full"), staged(tmp_path / "a" / "b"):
         raise OSError("full")
     with pytest.raises(OSError, match="full"), folder_lock(tmp_path / "a" / "b"):
@@ -128,7 +128,7 @@ def test_a_failure_leaves_no_folder_that_was_not_there(tmp_path):
     assert names(tmp_path) == []
 
 
-def test_what_is_obsolete_goes_with_the_old_files(tmp_path):
+def test_obsolete_files_are_removed_when_new_files_are_in_place(tmp_path):
     write_atomically(tmp_path / "page", b"old")
     with pytest.raises(OSError, match="full"), staged(tmp_path, obsolete=["page"]):
         raise OSError("full")
@@ -140,7 +140,7 @@ def test_what_is_obsolete_goes_with_the_old_files(tmp_path):
 
 @pytest.fixture
 def locked(tmp_path):
-    """A folder, and the process that has its lock."""
+    """A folder, and the process that holds its lock."""
     folder = tmp_path / "run"
     ready, write = os.pipe()
     child = os.fork()
@@ -159,7 +159,7 @@ def locked(tmp_path):
     os.close(write)
 
 
-def test_a_folder_is_locked_until_its_process_is_dead(locked):
+def test_a_folder_is_locked_until_its_process_ends(locked):
     folder, process = locked
     message = rf"{folder} is in use: another run is writing to it\. Wait .* or choose another folder"
     with pytest.raises(ValueError, match=message), folder_lock(folder):
@@ -172,8 +172,8 @@ def test_a_folder_is_locked_until_its_process_is_dead(locked):
     assert names(folder) == []
 
 
-def test_file_systems_without_locks(tmp_path, monkeypatch):
-    """Nobody is kept out, and nothing is tidied up that somebody may need."""
+def test_file_systems_without_locks_are_supported(tmp_path, monkeypatch):
+    """Without locks no run is refused, and no file that another run may need is removed."""
 
     def refuse(*_):
         raise OSError(errno.ENOLCK, "No locks available")
@@ -188,8 +188,8 @@ def test_file_systems_without_locks(tmp_path, monkeypatch):
     assert names(tmp_path) == [".0123456789abcdef.part", "a", "b"]
 
 
-def test_a_link_in_place_of_the_folder_of_moves_leads_nowhere(tmp_path):
-    """Files that are not ours to move stay where they are."""
+def test_a_link_named_like_the_staging_folder_is_not_followed(tmp_path):
+    """The files that the link points to stay in place."""
     elsewhere, folder = tmp_path / "elsewhere", tmp_path / "model"
     elsewhere.mkdir()
     folder.mkdir()

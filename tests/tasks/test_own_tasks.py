@@ -1,4 +1,4 @@
-"""Tasks from outside the package: by name and as objects, fitted, cloned, saved, loaded, reported, and on the command line."""
+"""Tasks from outside the package, by name and as objects, in estimators, reports and on the command line."""
 
 import json
 import subprocess
@@ -35,7 +35,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_fitted_cloned_saved_loaded_and_reported(name, tmp_path):
+def test_own_tasks_are_cloned_fitted_saved_loaded_and_reported(name, tmp_path):
     kind, y, task = CASES[name]
     estimator = clone(kind(task=task, **FAST))
     if not isinstance(task, type):
@@ -52,7 +52,7 @@ def test_fitted_cloned_saved_loaded_and_reported(name, tmp_path):
         assert nc.tasks.metric_title(metric) in page
 
 
-def test_the_task_is_trained():
+def test_own_tasks_take_effect_in_training():
     plain = nc.NeuralCDEClassifier(**FAST).fit(SERIES, CLASSES)
     doubtful = nc.NeuralCDEClassifier(task=DoubtfulLabels.with_options(doubt=0.45), **FAST).fit(SERIES, CLASSES)
     assert not np.array_equal(plain.predict_proba(SERIES), doubtful.predict_proba(SERIES))
@@ -65,7 +65,7 @@ def test_class_weights_reach_a_task_by_name():
     assert clf.task_.positive_weight == pytest.approx((1 - positives) / positives)
 
 
-def test_a_search_over_the_options_of_a_task():
+def test_a_grid_search_reaches_the_options_of_a_task():
     clf = nc.NeuralCDEClassifier(task=DoubtfulLabels.with_options(doubt=0.0), **FAST)
     search = GridSearchCV(clf, {"task__doubt": [0.1, 0.3]}, cv=2).fit(SERIES, CLASSES)
     assert search.best_estimator_.task_.doubt == search.best_params_["task__doubt"]
@@ -89,12 +89,12 @@ def test_a_search_over_the_options_of_a_task():
         ),
     ],
 )
-def test_a_task_that_does_not_fit_is_refused(kind, options, message):
+def test_unsuitable_tasks_are_refused(kind, options, message):
     with pytest.raises(ValueError, match=message):
         kind(**FAST, **options).fit(SERIES, CLASSES if kind is nc.NeuralCDEClassifier else np.arange(40) % 2)
 
 
-def test_a_task_that_was_not_imported_is_named(tmp_path):
+def test_loading_an_unregistered_task_names_it(tmp_path):
     nc.NeuralCDERegressor(task="test poisson", **FAST).fit(SERIES, COUNTS).save(tmp_path)
     Task.registry.remove("test poisson")
     try:
@@ -104,13 +104,13 @@ def test_a_task_that_was_not_imported_is_named(tmp_path):
         Task.registry.add("test poisson", PoissonCounts)
 
 
-def test_a_solver_does_not_take_the_name_of_another():
+def test_a_solver_cannot_be_registered_under_an_existing_name():
     with pytest.raises(ValueError, match="the solver 'rk4' is already"):
         nc.solve.solvers.add("rk4", nc.Tableau("rk4", 1, "Euler 1768", a=((),), b=(1.0,), c=(0.0,)))
 
 
-def test_the_command_line_imports_a_module_that_it_is_given(tmp_path):
-    """fit, predict and report with a path scheme, a field, a model and a task of one's own."""
+def test_the_command_line_imports_the_given_module(tmp_path):
+    """fit, predict and report work with the user's own path scheme, field, model and task."""
     frame = SERIES.to_long("pandas")
     frame["state"] = np.repeat(CLASSES, SERIES.lengths.numpy())
     frame.to_csv(tmp_path / "table.csv", index=False)

@@ -1,4 +1,4 @@
-"""One suite for every registered task: prior, loss, weights, metrics, JSON, prediction tables and the parts of a report."""
+"""Conformance suite for every registered task: prior, loss, metrics, JSON, prediction tables and reports."""
 
 import dataclasses
 import json
@@ -37,7 +37,7 @@ def task_of(known, weights):
 
 @pytest.fixture(params=CASES)
 def case(request):
-    """A task, targets of which one is not known, and outputs for them."""
+    """A task with targets, one of them unknown, and outputs."""
     known, weights, y = CASES[request.param]
     task = task_of(known, weights)
     targets = task.encode(y)
@@ -45,7 +45,7 @@ def case(request):
     return task, targets, outputs
 
 
-def test_the_prior_has_the_least_loss(case):
+def test_the_prior_minimises_the_loss(case):
     task, targets, _ = case
     prior = task.prior(targets).double().requires_grad_()
     assert prior.shape == (task.outputs,)
@@ -53,7 +53,7 @@ def test_the_prior_has_the_least_loss(case):
     torch.testing.assert_close(prior.grad, torch.zeros_like(prior), atol=1e-7, rtol=0)
 
 
-def test_the_loss_of_all_is_the_weighted_mean_of_the_parts(case):
+def test_the_loss_is_the_weighted_mean_over_parts(case):
     task, targets, outputs = case
     parts = [slice(0, 2), slice(2, None)]
     weights = [task.weight(targets[part]) for part in parts]
@@ -62,7 +62,7 @@ def test_the_loss_of_all_is_the_weighted_mean_of_the_parts(case):
     assert task.weight(targets) == pytest.approx(sum(weights))
 
 
-def test_losses_are_the_loss_of_each_by_itself(case):
+def test_losses_equal_the_loss_of_each_target_alone(case):
     task, targets, outputs = case
     plain = {"positive_weight": 1.0, "weights": None, "positive_weights": None}
     task = dataclasses.replace(task, **{name: value for name, value in plain.items() if hasattr(task, name)})
@@ -70,7 +70,7 @@ def test_losses_are_the_loss_of_each_by_itself(case):
     torch.testing.assert_close(task.losses(outputs, targets), alone, equal_nan=True)
 
 
-def test_unknown_targets_change_nothing(case):
+def test_unknown_targets_are_ignored(case):
     task, targets, outputs = case
     known = ~targets.reshape(len(targets), -1).isnan().any(1)
     if targets.ndim == 1:
@@ -89,8 +89,8 @@ def test_a_task_survives_json(case):
     np.testing.assert_array_equal(again.decode(outputs), task.decode(outputs))
 
 
-def test_every_registered_task_is_tested():
-    """A task of the package needs a case here: outputs and targets cannot be guessed from its name."""
+def test_every_registered_task_has_a_case():
+    """Targets cannot be derived from the name of a task, so each task of the package needs a case here."""
     tested = {type(task_of(*CASES[name][:2])) for name in CASES}
     assert {Task.registry[name] for name in Task.registry if not name.startswith("test ")} == tested
 
@@ -105,7 +105,7 @@ def test_a_task_can_be_cloned(case):
         assert getattr(again.set_params(**{name: 2.5}), name) == 2.5
 
 
-def test_losses_have_a_default_that_agrees(case):
+def test_losses_equal_their_default_implementation(case):
     task, targets, outputs = case
     plain = {"positive_weight": 1.0, "weights": None, "positive_weights": None}
     task = dataclasses.replace(task, **{name: value for name, value in plain.items() if hasattr(task, name)})
@@ -119,7 +119,7 @@ def test_the_baseline_is_the_prior_without_weights(case):
     torch.testing.assert_close(task.baseline(targets), plain_task.prior(targets))
 
 
-def test_targets_of_another_shape_or_range_are_refused(case):
+def test_targets_of_the_wrong_shape_or_range_are_refused(case):
     task, targets, _ = case
     task.check_encoded(targets, len(targets))
     wrong = [targets[:-1], targets.float(), targets[..., None], torch.full_like(targets, torch.inf)]
@@ -143,7 +143,7 @@ def test_names_summary_and_columns_agree(case):
         assert [columns[f"p_{name}"] for name in task.columns] == p.T.tolist()
 
 
-def test_parts_of_a_report(case):
+def test_figures_tables_and_verdicts_of_a_report_are_complete(case):
     task, targets, outputs = case
     names = task.target_names("y")
     test = Evaluation(outputs, targets, names, "series")
@@ -162,7 +162,7 @@ def test_parts_of_a_report(case):
         assert sentence
 
 
-def test_losses_by_hand():
+def test_losses_equal_values_computed_by_hand():
     task = classification_task(["a", "b", "b", "b"], "balanced")  # weights 2 and 2/3
     p = torch.tensor([0.2, 0.9], dtype=torch.float64)
     loss = task.loss(p.logit()[:, None], task.encode(["a", "b"]))
@@ -172,12 +172,12 @@ def test_losses_by_hand():
     assert float(task.loss(p.log(), task.encode(["y"]))) == pytest.approx(-np.log(0.3))
     np.testing.assert_allclose(task.probabilities(p.log()), p.numpy())
     assert task.decode(p.log()).tolist() == ["z"]
-    task = regression_task([0.0, 2.0])  # mean 1, deviation 1
+    task = regression_task([0.0, 2.0])  # mean 1, standard deviation 1
     assert float(task.loss(torch.tensor([[0.5]]), task.encode([3.0]))) == pytest.approx(2.25)
     assert task.decode(torch.tensor([[0.5]])).tolist() == [1.5]
 
 
-def test_metrics_are_scikit_learns():
+def test_metrics_equal_those_of_scikit_learn():
     truth = RNG.integers(0, 2, 50)
     score = torch.from_numpy(RNG.normal(size=(50, 1)))
     task = classification_task([0, 1])
@@ -202,7 +202,7 @@ def test_metrics_are_scikit_learns():
     )
 
 
-def test_wrong_targets_are_named():
+def test_invalid_targets_are_named():
     with pytest.raises(ValueError, match="y has the class 'c', which is not one of"):
         classification_task(["a", "b"]).encode(["a", "c"])
     with pytest.raises(ValueError, match="zeros and ones"):
@@ -248,12 +248,12 @@ def test_wrong_targets_are_named():
     ],
     ids=str,
 )
-def test_what_describes_no_task_is_refused(config):
+def test_invalid_configs_are_refused(config):
     with pytest.raises(ValueError, match=r"task|classes|weight|labels|means|scales|flat|numbers in y"):
         Task.from_config(config)
 
 
-def test_a_number_that_never_changes_has_a_scale_of_one():
+def test_constant_targets_have_scale_one():
     assert regression_task([0.1] * 7).scales == (1.0,)
     with pytest.raises(ValueError, match="too large or too small to be squared"):
         regression_task([1e308] * 7)
