@@ -94,6 +94,6 @@ def _archive_file(folder: Path, name: str) -> Path:
     raise FileNotFoundError(
         f"there is neither {PACK} nor {name} in {folder}. Download CharacterTrajectories from the UEA & UCR archive, "
         "https://www.timeseriesclassification.com (Datasets, multivariate), and unpack it so that "
-        f"{folder / 'CharacterTrajectories' / ARCHIVE[0]} and {ARCHIVE[1]} are there; or say where they are with --data DIR "
-        "or NEURALCDE_DATA."
+        f"{folder / 'CharacterTrajectories' / ARCHIVE[0]} and {ARCHIVE[1]} are there; or say where they are with "
+        "--data DIR or NEURALCDE_DATA."
     )

@@ -142,7 +142,7 @@ def loop_overhead() -> list[dict[str, object]]:
 
 
 def accuracy_of_defaults() -> list[dict[str, object]]:
-    """`NeuralCDEClassifier()` on CharacterTrajectories with half of the observations dropped: a fifth of the series tests."""
+    """`NeuralCDEClassifier()` on CharacterTrajectories with half of the observations dropped, tested on a fifth."""
     if not (folder() / PACK).exists():
         print(f"\nno {folder() / PACK}: the accuracy of the defaults is not measured")
         return []

@@ -1,8 +1,8 @@
-"""The picture of the README: observations of two made-up stays, the path through them, and the risk that a model reads off it.
+"""The picture of the README: observations of two synthetic stays, their paths, and the risk that a model predicts.
 
     python examples/landing_picture.py [FILE]
 
-A third of the training stays get worse at some hour. Nobody tells the model when: it learns from one outcome per stay.
+A third of the training stays gets worse at some hour. The model is not told when: it learns from one outcome per stay.
 """
 
 import sys
@@ -18,7 +18,7 @@ STAYS, SHOWN = 300, {"survived": "#1f6f8b", "died": "#d1495b"}
 
 
 def stays(rng: np.random.Generator, worse: np.ndarray) -> nc.IrregularSeries:
-    """Stays of a day, each with its own hours; pulse is measured often, lactate seldom."""
+    """Stays of one day at irregular hours; pulse is measured often, lactate rarely."""
     pairs = []
     for bad in worse:
         hours = np.sort(rng.uniform(0, 24, rng.integers(12, 22)))
@@ -30,7 +30,7 @@ def stays(rng: np.random.Generator, worse: np.ndarray) -> nc.IrregularSeries:
 
 
 def main() -> None:
-    """Train, predict along two unseen stays, draw."""
+    """Train, predict over time for two unseen stays, and draw."""
     rng = np.random.default_rng(2)
     worse = np.arange(STAYS) % 3 == 0
     clf = nc.NeuralCDEClassifier(max_epochs=30, batch_size=16, random_state=0).fit(stays(rng, worse), worse)
@@ -42,12 +42,12 @@ def main() -> None:
         hours, values = unseen[k].times.numpy(), unseen[k].values.numpy()
         dense = np.linspace(hours[0], hours[-1], 400)
         for channel, axes in enumerate(panels[:2]):
-            known = dense >= hours[~np.isnan(values[:, channel])][0]  # before, the path is at the mean
+            known = dense >= hours[~np.isnan(values[:, channel])][0]  # earlier, the path is at the mean
             axes.plot(dense[known], path[k].evaluate(dense[known])[0, :, channel], color=colour, linewidth=1.4)
             axes.plot(hours, values[:, channel], "o", color=colour, markersize=5)
         risk = clf.predict_proba_at(unseen[k], dense[None])[0, :, 1]
         panels[2].plot(dense, risk, color=colour, linewidth=2)
-        end, offset = (dense[-1], risk[-1]), (-4, 8 - 24 * k)  # the one that rises is named below its line
+        end, offset = (dense[-1], risk[-1]), (-4, 8 - 24 * k)  # the rising line has its name below
         panels[2].annotate(name, end, offset, textcoords="offset points", ha="right", color=colour)
         print(f"{name}: risk {risk[0]:.2f} at the first observation, {risk[-1]:.2f} at the last")
     for axes, title in zip(panels, ("pulse", "lactate", "predicted risk of death"), strict=True):

@@ -1,18 +1,20 @@
-r"""Universal approximation, seen: a linear map on a CDE's last state fits any function of the path, the deeper the better.
+r"""Universal approximation: linear maps of a CDE's last state fit any function of the path, better with depth.
 
     python examples/universal_approximation.py --out demo/universal_approximation.csv
 
-Appendix B of the paper proves it with the signature, which solves the linear CDE $\mathrm{d}S = S \otimes \mathrm{d}X$: nothing is trained
-but the linear map, so that nothing is left to luck. Here it is fitted by ridge regression in closed form to three functions of
-irregularly observed paths in the plane, all of which start at 0:
+Appendix B of the paper proves this with the signature, which solves the linear CDE
+$\mathrm{d}S = S \otimes \mathrm{d}X$. Only the linear map is fitted, by ridge regression in closed form, so the result
+does not depend on an optimiser. The example fits three functions of irregularly observed paths in the plane, all of
+which start at 0:
 
-- the square of the area between path and chord, a polynomial in words of length 2: by the shuffle identity a linear map of
-  words of length 4, and so exact to rounding from depth 4 on;
-- where a pendulum ends that is pushed by the path, a smooth function of all words: better with every level;
-- the largest value of the first channel, which has kinks: better with every level, slowly.
+- the square of the area between path and chord. It is a polynomial in words of length 2, by the shuffle identity a
+  linear map of words of length 4, and so exact up to rounding from depth 4 on;
+- the final angle of a pendulum that is pushed by the path. It is a smooth function of all words, and its error falls
+  with every level;
+- the maximum of the first channel. It has kinks, and its error falls slowly.
 
-Prints the error on paths that the map has not seen, relative to the standard deviation of the function, and writes it to
-`--out`, with a picture beside it.
+Prints the error on unseen paths, relative to the standard deviation of the function, and writes it to `--out`, with a
+picture next to it.
 """
 
 from __future__ import annotations
@@ -28,11 +30,11 @@ import torch
 import neuralcde as nc
 
 PENALTIES = np.logspace(-13, 2, 31)
-EXACT = 1e-6  # an error below this one is rounding
+EXACT = 1e-6  # smaller errors are rounding
 
 
 def random_paths(count: int, generator: np.random.Generator) -> nc.ControlPath:
-    """Sums of three slow waves in two channels, observed at 12 to 24 times of their own; time is a third channel."""
+    """Sums of three slow waves in two channels, observed at 12 to 24 irregular times; time is a third channel."""
     pairs = []
     for _ in range(count):
         gaps = generator.uniform(0.2, 1.0, generator.integers(11, 24))
@@ -66,7 +68,7 @@ def pendulum(path: nc.ControlPath) -> torch.Tensor:
 
 
 def largest_value(path: nc.ControlPath) -> torch.Tensor:
-    """The maximum of the first channel, which a broken line takes at a knot."""
+    """The maximum of the first channel, which a piecewise linear path attains at a knot."""
     x = path.at_rows()[:, 1]
     return torch.stack([part.max() for part in x.split(path.series.lengths.tolist())])
 
@@ -75,9 +77,11 @@ FUNCTIONS = {"squared area": squared_area, "pendulum": pendulum, "maximum": larg
 
 
 def fit_linear_map(words: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, float]:
-    """Ridge regression on standardised words: weights and intercept, with the penalty of the smallest leave-one-out error."""
+    """Weights and intercept of a ridge regression on standardised words; leave-one-out error selects the penalty."""
     centre, scale = words.mean(0), words.std(0)
-    scale[scale < 1e-9] = 1.0  # words of time alone: all paths take the same time, and rounding must not look like data
+    scale[scale < 1e-9] = (
+        1.0  # words of time only are constant, because all paths take the same time; do not scale up rounding
+    )
     left, size, right = np.linalg.svd((words - centre) / scale, full_matrices=False)
     mean = values.mean()
     along, best = left.T @ (values - mean), (np.inf, np.zeros(words.shape[1]))
@@ -92,7 +96,7 @@ def fit_linear_map(words: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, f
 
 
 def held_out_errors(paths: nc.ControlPath, others: nc.ControlPath, depth: int) -> list[dict[str, float]]:
-    """For every depth up to `depth` the number of words, and the relative error of each function on the other paths."""
+    """The number of words and the relative error of each function on the other paths, per depth up to `depth`."""
     words, other_words = (nc.signature(path, depth).numpy() for path in (paths, others))
     targets = {name: (f(paths).numpy(), f(others).numpy()) for name, f in FUNCTIONS.items()}
     table = []
@@ -108,7 +112,7 @@ def held_out_errors(paths: nc.ControlPath, others: nc.ControlPath, depth: int) -
 
 
 def draw(table: list[dict[str, float]], file: Path) -> None:
-    """Error against depth, one line a function."""
+    """Plot the error against depth, one line per function."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -120,7 +124,7 @@ def draw(table: list[dict[str, float]], file: Path) -> None:
     for name, colour, marker in zip(FUNCTIONS, ("#1f6f8b", "#d1495b", "#edae49"), "osD", strict=True):
         axes.semilogy(depths, [row[name] for row in table], marker=marker, color=colour, label=name)
         exact = [row for row in table if row[name] < EXACT]
-        if exact:  # a line that would squeeze all others against the top
+        if exact:  # drawn in full, it would compress all other lines
             words = f"{name} is exact:\n{exact[0][name]:.0e} at depth {exact[0]['depth']}"
             axes.annotate(words, (exact[0]["depth"] - 0.78, 1.4 * bottom), color=colour, fontsize=9)
     axes.set_ylim(bottom, 1.3)

@@ -1,10 +1,11 @@
-"""How many steps are enough, and what each gradient costs: measured, not guessed.
+"""How many steps are enough, and how accurate each gradient method is: measured, not guessed.
 
     python examples/by_feature/choosing_steps_and_gradients.py
 
-`error=True` solves once more with steps of half the length and says how far the last state is off. The first table
-compares that estimate with the true error, the second how far the gradient of the continuous adjoint ("backsolve") is
-from the exact one of the steps that were taken ("checkpoint", "backprop"). Gaps are uneven: from 0.01 to about 5.
+`error=True` solves once more with half the step size and estimates the error of the last state. The first table
+compares this estimate with the true error. The second compares gradients: those of the continuous adjoint ("backsolve")
+approximate the exact gradients of the discrete steps ("checkpoint", "backprop"). The gaps between observations are
+uneven, from 0.01 to about 5.
 """
 
 import numpy as np
@@ -14,7 +15,7 @@ import neuralcde as nc
 
 
 def main() -> None:
-    """Error by path and steps; gradients by steps."""
+    """Print errors per path and steps, and gradient differences per number of steps."""
     rng, _ = np.random.default_rng(0), torch.manual_seed(0)
     pairs = []
     for _ in range(20):

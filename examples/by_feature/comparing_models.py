@@ -1,10 +1,10 @@
-"""The five models of the paper on the same series, by one argument.
+"""The five models of the paper on the same series, selected by one argument.
 
     python examples/by_feature/comparing_models.py
 
-The Neural CDE and GRU-ODE are driven by a path through the data, GRU-dt, GRU-D and ODE-RNN jump at the observations. They
-share scaling, channels, training and readout, so that only the model differs. What differs here is the order of things:
-which of two channels peaks first, at times that are never the same. A toy: it says how, not which model is best.
+The Neural CDE and GRU-ODE are driven by a path through the data; GRU-dt, GRU-D and ODE-RNN jump at the observations.
+All share scaling, channels, training and readout, so only the model differs. The label says which of two channels peaks
+first; every series has different times. This is a toy: it shows how to compare models, not which is best.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ MODELS = ("neural_cde", "gru_ode", "gru_dt", "gru_d", "ode_rnn")
 
 
 def peaks(count: int, *, seed: int) -> tuple[nc.IrregularSeries, np.ndarray]:
-    """Two channels with a peak each; a third of the numbers are missing."""
+    """Two channels with one peak each; a third of the values is missing."""
     rng = np.random.default_rng(seed)
     first, pairs = [], []
     for _ in range(count):
@@ -29,7 +29,7 @@ def peaks(count: int, *, seed: int) -> tuple[nc.IrregularSeries, np.ndarray]:
 
 
 def main() -> None:
-    """Fit each and test it on the same unseen series."""
+    """Fit each model and test it on the same unseen series."""
     series, first = peaks(100, seed=0)
     unseen, truth = peaks(200, seed=1)
     for model in MODELS:

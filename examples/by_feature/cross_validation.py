@@ -2,9 +2,9 @@
 
     python examples/by_feature/cross_validation.py
 
-An `IrregularSeries` is split by series, never by rows, and the estimators follow scikit-learn: what indexes X and passes it on
-takes them. (What builds arrays of its own out of X, as bagging and boosting do, does not, and there are no sample weights.)
-Scaling is fitted inside each fold, on its training series alone.
+An `IrregularSeries` is split by series, never by rows. The estimators follow scikit-learn's conventions, so every tool
+works that only indexes X and passes it on. Tools that build new arrays from X, such as bagging and boosting, do not
+work, and there are no sample weights. Scaling is fitted inside each fold, on its training series only.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ import neuralcde as nc
 
 
 def waves(count: int, *, seed: int) -> tuple[nc.IrregularSeries, np.ndarray]:
-    """Slow and fast waves, each seen at a dozen times of its own."""
+    """Slow and fast waves, each observed at 12 irregular times."""
     rng = np.random.default_rng(seed)
     kind = rng.choice(["fast", "slow"], count)
     pairs = []

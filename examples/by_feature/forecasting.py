@@ -1,10 +1,10 @@
-"""Forecasting: a Neural CDE reads the past, an ODE writes the future at times of your choice.
+"""Forecasting: a Neural CDE encodes the past, an ODE predicts the future at times of your choice.
 
     python examples/by_feature/forecasting.py
 
-A path is never extrapolated, so the state at the end of the past becomes the start of a second equation without data. Its
-only channel is time, and a CDE that is driven by time alone is an ODE, dz = g(z) dt. Both train together. Past and future
-of every series lie at times of their own.
+A path is never extrapolated. Instead, the state at the end of the past is the initial state of a second equation
+without data. Its only channel is time, and a CDE driven by time alone is an ODE, dz = g(z) dt. Both are trained
+together. Every series has its own past and future times.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ import neuralcde as nc
 
 
 def waves(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Times from -6 to 4 and values of waves with a phase and a speed of their own; column 20 is time 0."""
+    """Times from -6 to 4 and values of waves with random phase and frequency; column 20 is time 0."""
     rng = np.random.default_rng(0)
     past, future = np.sort(rng.uniform(-6, 0, (count, 20))), np.sort(rng.uniform(0, 4, (count, 8)))
     times = np.concatenate([past, np.zeros((count, 1)), future], axis=1)
@@ -23,7 +23,7 @@ def waves(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Forecaster(nn.Module):
-    """The state at the end of the past, moved on by an ODE, read at every future row."""
+    """Encode the past, evolve the state by an ODE, and read it out at every future row."""
 
     def __init__(self, channels: int, hidden: int = 16):
         super().__init__()
@@ -31,7 +31,7 @@ class Forecaster(nn.Module):
         self.ode = nc.MLPField(channels=1, hidden=hidden, width=32, depth=1, final="identity")
 
     def forward(self, past: nc.ControlPath, clock: nc.ControlPath) -> torch.Tensor:
-        """Forecasts, one a row of the clock."""
+        """Forecasts, one per row of the clock."""
         z = self.encoder.solve(past).last
         return self.encoder.readout.linear(nc.solve_cde(clock, self.ode, z, save="knots").at_knots)[:, 0]
 

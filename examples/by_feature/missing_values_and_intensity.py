@@ -2,9 +2,9 @@
 
     python examples/by_feature/missing_values_and_intensity.py
 
-In this ward nobody's lactate changes, but it is measured more often in those whom the doctors worry about. The values say
-nothing and the pattern of the missing ones says it all. `intensity=True` gives the model a running count of every channel's
-observations; "auto", the default, does so wherever values are missing.
+In this ward nobody's lactate changes, but it is measured more often in patients whom the doctors worry about. The
+values carry no information; the pattern of missing values carries all of it. `intensity=True` gives the model a running
+count of observations per channel. The default, "auto", does so if any values are missing.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ import neuralcde as nc
 
 
 def ward(count: int, *, seed: int) -> tuple[nc.IrregularSeries, np.ndarray]:
-    """Stays with a constant lactate that is seen often or seldom, and whether the doctors worry."""
+    """Stays with a constant lactate that is measured often or rarely, and whether the doctors worry."""
     rng = np.random.default_rng(seed)
     worry = rng.random(count) < 0.5
     pairs = []
@@ -27,7 +27,7 @@ def ward(count: int, *, seed: int) -> tuple[nc.IrregularSeries, np.ndarray]:
 
 
 def main() -> None:
-    """The same model with and without the counts."""
+    """Compare the same model with and without the counts."""
     series, worry = ward(200, seed=0)
     unseen, truth = ward(200, seed=1)
     print(series)

@@ -1,9 +1,9 @@
-"""Several yes-or-no labels at once, one number, several numbers.
+"""Several binary labels at once, one number, several numbers.
 
     python examples/by_feature/multilabel_and_regression.py
 
-The task follows from y: a matrix of zeros and ones gives a label for each column, a vector of numbers one target, a matrix
-of numbers several. Regression targets are scaled inside and predictions come back in your units.
+The task follows from y: a matrix of zeros and ones means one label per column, a vector of numbers one target, a matrix
+of numbers several targets. Regression targets are scaled internally, and predictions are in the original units.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ QUICK = {"max_epochs": 20, "hidden": 8, "width": 16, "depth": 1, "batch_size": 1
 
 
 def trips(count: int, *, seed: int) -> tuple[nc.IrregularSeries, np.ndarray]:
-    """Random walks in the plane at times of their own, and where each of them ends."""
+    """Random walks in the plane at irregular times, and the end point of each."""
     rng = np.random.default_rng(seed)
     pairs = []
     for _ in range(count):
@@ -24,7 +24,7 @@ def trips(count: int, *, seed: int) -> tuple[nc.IrregularSeries, np.ndarray]:
 
 
 def main() -> None:
-    """Three kinds of y for the same series."""
+    """Fit three kinds of y for the same series."""
     series, end = trips(150, seed=0)
     unseen, truth = trips(150, seed=1)
 
@@ -40,7 +40,8 @@ def main() -> None:
     two = nc.NeuralCDERegressor(**QUICK, random_state=0).fit(series, end)
     print(f"two numbers, where the trip ends: R2 {two.score(unseen, truth):.2f}")
     print(
-        f"first trip: ends at {np.round(truth[0], 1).tolist()}, predicted {np.round(two.predict(unseen[:1]), 1)[0].tolist()}"
+        f"first trip: ends at {np.round(truth[0], 1).tolist()}, "
+        f"predicted {np.round(two.predict(unseen[:1]), 1)[0].tolist()}"
     )
 
 

@@ -1,10 +1,10 @@
-"""A vector field of your own: as layers, as a function, as a class.
+"""Your own vector field: as layers, as a function, as a class.
 
     python examples/by_feature/own_field.py
 
-The field f of dz = f(z) dX gives a matrix (hidden, channels) at every state. Well-known layers in an `nn.Sequential` run on
-the native engine; anything else runs on plain torch with the same solvers and gradients, and `stats.engine` says which. The
-last lines train a whole model with a field of its own: a rotation that is learnt, which keeps the length of z.
+The field f of dz = f(z) dX maps a state to a matrix (hidden, channels). An `nn.Sequential` of common layers runs on the
+native engine. Anything else runs on plain torch with the same solvers and gradients; `stats.engine` names the engine.
+The last lines train a model with its own field, a learnt rotation, which keeps the length of z.
 """
 
 import torch
@@ -16,7 +16,7 @@ HIDDEN = 4
 
 
 class Rotation(nc.VectorField):
-    """dz = A z dX with a skew-symmetric A for each channel, so that the length of z never changes."""
+    """dz = A z dX with one skew-symmetric A per channel, so that the length of z never changes."""
 
     def __init__(self, channels: int):
         super().__init__()
@@ -29,14 +29,14 @@ class Rotation(nc.VectorField):
 
 
 def main() -> None:
-    """Three fields, then a model with one of them."""
+    """Solve with three fields, then train a model with one of them."""
     torch.manual_seed(0)
     pairs = [(torch.arange(n), torch.randn(n, 2).cumsum(0) / 3) for n in range(3, 13)]
     path = nc.linear(nc.IrregularSeries.from_list(pairs).with_channels())
     layers = nn.Sequential(nn.Linear(HIDDEN, 16), nn.SiLU(), nn.Linear(16, 12), nn.Tanh(), nn.Unflatten(1, (HIDDEN, 3)))
 
     def function(t: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
-        """A pull back to zero through the time channel alone."""
+        """Decay to zero, driven by the time channel only."""
         return torch.stack([-0.1 * z, torch.zeros_like(z), torch.zeros_like(z)], dim=2)
 
     z0 = nn.functional.normalize(torch.randn(len(path), HIDDEN))

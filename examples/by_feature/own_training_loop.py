@@ -1,8 +1,8 @@
-"""The parts without the estimator: series, path, model and a training loop in plain torch.
+"""Without the estimator: series, path, model and a training loop in plain torch.
 
     python examples/by_feature/own_training_loop.py
 
-A model takes a batch of paths and gives an output for each, as any torch module does. `PathDataset.loader` is a torch
+A model maps a batch of paths to one output per series, like any torch module. `PathDataset.loader` is a torch
 `DataLoader` whose batches are slices of the path: nothing is padded, whatever the lengths.
 """
 
@@ -14,7 +14,7 @@ import neuralcde as nc
 
 
 def spirals(count: int, *, seed: int) -> tuple[nc.IrregularSeries, torch.Tensor]:
-    """Points on spirals that turn left or right, at 10 to 20 times of their own, a fifth of the numbers missing."""
+    """Points on spirals that turn left or right, at 10 to 19 irregular times; a fifth of the values is missing."""
     rng = np.random.default_rng(seed)
     turn = rng.integers(0, 2, count)
     pairs = []

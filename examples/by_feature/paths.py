@@ -2,7 +2,7 @@
 
     python examples/by_feature/paths.py [FILE]
 
-All but the smoothing one go through every observation, and they differ in what they do in between.
+All except the smoothing path pass through every observation. They differ in how they connect the observations.
 """
 
 import sys

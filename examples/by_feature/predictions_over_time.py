@@ -1,11 +1,11 @@
-"""The prediction as it evolves: what the model would have said at each hour.
+"""Predictions over time: what the model would have predicted at each hour.
 
     python examples/by_feature/predictions_over_time.py
 
-All stays look alike until hour 6, when some get worse. `predict_proba_at` reads the model at times of your choice. With the
-default path a prediction at an observation knows nothing of later ones, and with `path="rectilinear"` none at any time
-does; the last lines change the future and look. (A model that is to be right at every hour, not only at the end, wants a
-target for every row: targets_per_row.py.)
+All stays look alike until hour 6, when some get worse. `predict_proba_at` predicts at times of your choice. With the
+default path, a prediction at an observation does not depend on later observations. With `path="rectilinear"`, no
+prediction depends on later observations, at any time. The last lines change the future to check this. A model that
+should be right at every hour, not only at the end, needs one target per row: see targets_per_row.py.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ HOURS = [2.0, 5.0, 7.0, 9.0, 12.0]
 
 
 def stays(count: int, *, seed: int) -> tuple[nc.IrregularSeries, np.ndarray]:
-    """Stays of twelve hours; a third of them get worse from hour 6 on."""
+    """Stays of twelve hours; a third of them gets worse from hour 6 on."""
     rng = np.random.default_rng(seed)
     worse = rng.random(count) < 1 / 3
     pairs = []
@@ -31,7 +31,7 @@ def stays(count: int, *, seed: int) -> tuple[nc.IrregularSeries, np.ndarray]:
 
 
 def main() -> None:
-    """Risk by the hour, and a changed future."""
+    """Predict the risk per hour, then change the future and predict again."""
     series, worse = stays(200, seed=0)
     unseen, truth = stays(200, seed=1)
     clf = nc.NeuralCDEClassifier(

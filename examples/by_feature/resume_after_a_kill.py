@@ -1,10 +1,10 @@
-"""A training that is killed goes on where it was, to the same model as if nothing had happened.
+"""A killed training resumes and ends with the same model as an uninterrupted one.
 
     python examples/by_feature/resume_after_a_kill.py
 
-With `folder=` a checkpoint and `history.jsonl` are written after every epoch, whole or not at all. This program starts
-itself as a second process, kills that one with SIGKILL after a few epochs, and resumes; then it trains once more without a
-break and compares.
+With `folder=`, a checkpoint and `history.jsonl` are written atomically after every epoch. This program starts itself as
+a second process, kills it with SIGKILL after a few epochs, and resumes. Then it trains once more without interruption
+and compares.
 """
 
 import subprocess
@@ -26,7 +26,7 @@ def fit(folder: Path | None, *, resume: bool = False) -> nc.NeuralCDERegressor:
 
 
 def epochs(folder: Path) -> int:
-    """How many were finished."""
+    """The number of finished epochs."""
     history = folder / "history.jsonl"
     return len(history.read_text().splitlines()) if history.exists() else 0
 

@@ -1,10 +1,11 @@
-"""Signatures as features: the linear CDE that needs no training, under scikit-learn's linear models.
+"""Signatures as features: a linear CDE without training, followed by scikit-learn's linear models.
 
     python examples/by_feature/signature_features.py
 
-The signature of a path collects its iterated integrals; linear maps of it approximate any continuous function of the path,
-the better the deeper. Here a ridge regression learns the area that an irregularly sampled loop encloses: a product of two
-channels, out of reach for a linear map of averages, exact for one of the signature from depth 2 on.
+The signature of a path consists of its iterated integrals. Linear maps of it approximate any continuous function of the
+path, better with every level. Here ridge regression learns the area enclosed by an irregularly sampled loop. The area
+is a product of two channels: a linear map of averages cannot express it, a linear map of the signature is exact from
+depth 2 on.
 """
 
 import numpy as np
@@ -30,7 +31,7 @@ def loops(count: int, *, seed: int) -> tuple[nc.ControlPath, np.ndarray]:
 
 
 def main() -> None:
-    """Averages against signatures of depth 1, 2, 3."""
+    """Compare averages with signatures of depth 1, 2 and 3."""
     (path, area), (unseen, truth) = loops(300, seed=0), loops(300, seed=1)
 
     def averages(of: nc.ControlPath) -> np.ndarray:

@@ -1,10 +1,10 @@
-"""Features that do not change in time: numbers and text, known or not.
+"""Static features, which do not change over time: numbers and text, known or missing.
 
     python examples/by_feature/static_features.py
 
-A rising pulse is bad on the ward and good on the track, so that neither the series nor the place alone tells the outcome.
-Text becomes an indicator for each category; a number that is missing somewhere gets a companion that says where.
-The features set the initial state of the model.
+A rising pulse is bad on the ward and good on the track, so neither the series nor the place alone determines the
+outcome. Text becomes one indicator per category. A number that is sometimes missing gets an indicator of missing
+values. The features determine the initial state of the model.
 """
 
 import numpy as np
@@ -26,7 +26,7 @@ def table(count: int, *, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
 
 
 def main() -> None:
-    """The same model with and without the static columns."""
+    """Compare the same model with and without the static columns."""
     frame, bad = table(200, seed=0)
     new, truth = table(200, seed=1)
     for static in ([], ["place", "age"]):

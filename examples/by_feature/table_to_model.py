@@ -2,8 +2,8 @@
 
     python examples/by_feature/table_to_model.py
 
-One row for each stay and time, one column for each thing measured, empty cells where nothing was. The stays differ in
-length and in their times, and nothing is resampled or filled in by hand.
+The table has one row per stay and time, and one column per measured quantity; cells are empty if nothing was measured.
+The stays differ in length and in their times. Nothing needs to be resampled or filled in.
 """
 
 import tempfile
@@ -16,7 +16,7 @@ import neuralcde as nc
 
 
 def stays(count: int, *, seed: int) -> tuple[pd.DataFrame, pd.Series]:
-    """A long table, and the outcome of every stay: the pulse of those who fall ill rises."""
+    """A long table, and one outcome per stay: the pulse of patients who fall ill rises."""
     rng = np.random.default_rng(seed)
     rows, outcome = [], {}
     for stay in range(count):

@@ -1,10 +1,10 @@
-"""A target at every observation: the model learns to be right all the time, not only at the end.
+"""One target per observation: the model learns to be right at all times, not only at the end.
 
     python examples/by_feature/targets_per_row.py
 
-Machines run and some of them break; from then on they tremble. Every row has a label, some of which nobody wrote down
-(empty: not known, counts for nothing). With `per_row=True` y has a target for each row and predictions come back row by
-row, each of which depends on the past alone.
+Machines run, and some of them break; from then on they tremble. Every row has a label, but some labels are unknown
+(empty) and are ignored. With `per_row=True`, y has one target per row, and there is one prediction per row, which
+depends on the past only.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ import neuralcde as nc
 
 
 def log(count: int, *, seed: int) -> pd.DataFrame:
-    """A row for each machine and hour: two sensors, and whether the machine is broken."""
+    """One row per machine and hour: two sensors, and whether the machine is broken."""
     rng = np.random.default_rng(seed)
     parts = []
     for machine in range(count):
@@ -30,23 +30,24 @@ def log(count: int, *, seed: int) -> pd.DataFrame:
 
 
 def labels(frame: pd.DataFrame) -> dict[str, np.ndarray]:
-    """The labels of every machine, in the order of time."""
+    """The labels per machine, in order of time."""
     return {name: part["state"].to_numpy() for name, part in frame.sort_values("hour").groupby("machine")}
 
 
 def main() -> None:
-    """Fit on rows, predict rows."""
+    """Fit and predict with one target per row."""
     frame, new = log(100, seed=0), log(100, seed=1)
     series = nc.IrregularSeries.from_long(frame, id="machine", time="hour", channels=["left", "right"])
     unseen = nc.IrregularSeries.from_long(new, like=series)
     quick = {"max_epochs": 15, "hidden": 8, "width": 16, "depth": 1, "batch_size": 16, "learning_rate": 2e-2}
     clf = nc.NeuralCDEClassifier(per_row=True, random_state=0, **quick).fit(series, labels(frame))
-    p = clf.predict_proba(unseen)[:, 0]  # one a row, of classes_[0]: "broken"
+    p = clf.predict_proba(unseen)[:, 0]  # one per row, of classes_[0]: "broken"
     states = labels(new)
     truth = np.concatenate([states[name] for name in unseen.ids])
     known = pd.notna(truth)
     print(
-        f"{len(p)} rows of {len(unseen)} machines; AUROC over rows {roc_auc_score(truth[known] == 'broken', p[known]):.2f}"
+        f"{len(p)} rows of {len(unseen)} machines; "
+        f"AUROC over rows {roc_auc_score(truth[known] == 'broken', p[known]):.2f}"
     )
     machine = next(k for k in range(100) if {"fine", "broken"} <= set(states[unseen.ids[k]]))
     rows = slice(*unseen.offsets[machine : machine + 2].tolist())
