@@ -10,7 +10,7 @@ from neuralcde.models import PathModel
 
 from .experiment import Experiment, Settings, merged
 
-# Names of schemes in recorded settings that differ from those of the package, whose paths are forward-filled by default.
+# Scheme names in recorded settings that differ from those of the package, whose paths are forward-filled by default.
 RECORDED_SCHEMES = {
     "linear": nc.Linear(fill="interpolate"),
     "hermite": nc.Hermite(fill="interpolate"),
