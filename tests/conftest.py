@@ -5,6 +5,7 @@ import os
 import pytest
 from hypothesis import settings
 from jaxtyping import config, install_import_hook
+
 from type_checks import checked_modules
 
 # Set before torch is imported. The test workers use all cores already; more threads would only wait for each other.
@@ -50,10 +51,10 @@ def same_numbers():
 
 @pytest.fixture(autouse=True)
 def checked_annotations(request):
-    """All tests but those marked `wrong_types` run with annotations checked.
+    """Check annotations in all tests except those marked `wrong_types`.
 
-    Many functions promise to refuse a wrong argument in words of their own. Their tests carry the mark: the checker would
-    refuse it first, in its words, which no user sees.
+    The marked tests check the package's own errors about arguments of a wrong type. The checker would raise first, with
+    a message that users never see.
     """
     config.update("jaxtyping_disable", request.node.get_closest_marker("wrong_types") is not None)
     yield

@@ -1,4 +1,4 @@
-"""The members of each kind that the package brings along: what the conformance suites iterate over."""
+"""The package's own members of each kind, over which the conformance suites iterate."""
 
 from neuralcde.contracts import Recipe
 

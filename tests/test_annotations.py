@@ -2,16 +2,22 @@
 
 import importlib
 import inspect
+import os
 import pkgutil
+import subprocess
+import sys
 import typing
+from pathlib import Path
 
 import pytest
 import torch
 from jaxtyping import TypeCheckError
 
 import neuralcde as nc
-from neuralcde.fields.vector_field import multiply
+from neuralcde.tasks import BinaryTask
+from type_checks import INNER_LOOPS, checked_modules
 
+ROOT = Path(__file__).parents[1]
 MODULES = [
     info.name
     for info in pkgutil.walk_packages(nc.__path__, "neuralcde.")
@@ -33,8 +39,8 @@ def annotated(owner, module):
             yield from annotated(value, module)
 
 
-def test_every_annotation_can_be_read():
-    """A name that is not defined or a shape that is none would not be checked, and nobody would notice."""
+def test_every_annotation_can_be_evaluated():
+    """Annotations with an undefined name or an invalid shape would silently not be checked."""
     unreadable, shapes = [], 0
     for name in MODULES:
         for value in annotated(importlib.import_module(name), name):
@@ -49,8 +55,8 @@ def test_every_annotation_can_be_read():
 
 
 def test_a_wrong_shape_is_found():
-    with pytest.raises(TypeCheckError, match="multiply"):
-        multiply(torch.zeros(2, 3, 4), torch.zeros(2, 5))
+    with pytest.raises(TypeCheckError, match="loss"):
+        BinaryTask(("no", "yes")).loss(torch.zeros(3, 1), torch.zeros(4))
 
 
 def test_a_wrong_type_is_found():
@@ -59,11 +65,23 @@ def test_a_wrong_type_is_found():
 
 
 @pytest.mark.wrong_types
-def test_a_marked_test_sees_the_package_s_own_words():
+def test_marked_tests_see_the_errors_of_the_package():
     with pytest.raises(ValueError, match="substeps"):
         nc.AtKnots(substeps=1.5)
 
 
-def test_after_a_marked_test_annotations_are_checked_again():
+def test_annotations_are_checked_again_after_a_marked_test():
     with pytest.raises(TypeCheckError):
         nc.AtKnots(substeps=1.5)
+
+
+def test_the_inner_loops_keep_their_shapes():
+    """Modules that conftest.py leaves out because they would be slow everywhere: a few tests again, with all checked."""
+    chosen = "test_outputs or test_ragged_batches or reverse or jump"
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-k", chosen, "tests/solve/test_outputs.py"]
+    command += ["tests/solve/test_backsolve.py"]
+    done = subprocess.run(
+        command, cwd=ROOT, env=os.environ | {"CHECK_INNER_LOOPS": "1"}, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert all(f"neuralcde.{name}" in checked_modules(inner_loops=True) for name in INNER_LOOPS)

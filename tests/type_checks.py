@@ -26,16 +26,16 @@ def checked_modules(*, inner_loops: bool) -> list[str]:
     return [f"neuralcde.{name}" for name in found if inner_loops or (name not in INNER_LOOPS and name not in FOLDERS)]
 
 
-# Of a list beartype looks at one item, drawn by random.getrandbits. Here it is the first one: the same in every run, and
-# the state of Python's generator is left to the tests.
+# beartype checks one item per list, drawn by random.getrandbits. Always take the first one, so that runs are repeatable
+# and the state of Python's generator does not change.
 codemain.getrandbits = lambda bits: 0
 
-# An integer may stand wherever a float may, as mypy has it; and numbers of numpy are numbers, as in the package's own checks.
+# Integers are accepted as floats, as in mypy, and numpy numbers as numbers, as in the package's own checks.
 NUMBERS = FrozenDict({int: int | np.integer, float: float | int | np.integer | np.floating})
 _checked = beartype(conf=BeartypeConf(hint_overrides=NUMBERS))
 
 
 def checked(function):
-    """The function with its annotations checked, but for `Self`, which beartype knows only where it decorates the class."""
+    """Check a function's annotations, except `Self`, which beartype supports only if it decorates the class."""
     function.__annotations__ = {name: Any if hint is Self else hint for name, hint in function.__annotations__.items()}
     return _checked(function)

@@ -52,7 +52,7 @@ class Motor(Engine, name="motor"):
 
 
 class Turbo(Motor, name="turbo"):
-    """Passes on the options of the class above."""
+    """Passes options on to its base class."""
 
     def __init__(self, size, *, boost=2.0, **options):
         super().__init__(size, **options)
@@ -60,7 +60,7 @@ class Turbo(Motor, name="turbo"):
 
 
 class Plain(Engine, name="plain"):
-    """Passes nothing on."""
+    """Passes no options on."""
 
     def __init__(self, size):
         self.size = size
@@ -75,11 +75,11 @@ class TestRegistry:
         assert "jet" not in Engine.registry
         assert Engine.registry["turbo"] is Turbo
 
-    def test_a_subclass_without_a_name_is_no_member(self):
+    def test_a_subclass_without_a_name_is_not_registered(self):
         assert list(Tool.registry) == ["hammer"]
 
     @pytest.mark.parametrize("name", ["jet", "", None, 3, ["motor"], Motor])
-    def test_what_is_unknown_is_named_with_what_there_is(self, name):
+    def test_errors_about_unknown_names_list_the_known_ones(self, name):
         with pytest.raises(
             ValueError, match=r"there is no engine .*; there are \['motor', 'turbo', 'plain'\].*import the module"
         ):
@@ -92,7 +92,7 @@ class TestRegistry:
         with pytest.raises(ValueError, match="3 is not registered as a tool"):
             Tool.registry.name_of(3)
 
-    def test_a_name_is_given_once(self):
+    def test_a_name_cannot_be_registered_twice(self):
         with pytest.raises(
             ValueError, match=r"the engine 'motor' is already .*test_replaceable_parts\.Motor; choose another name"
         ):
@@ -103,7 +103,7 @@ class TestRegistry:
         assert Engine.registry["motor"] is Motor
 
     def test_a_module_may_be_loaded_again(self):
-        """The class of the same module and name takes the place of the old one."""
+        """A class of the same module and name replaces the old one."""
         registry = Registry("engine", Engine)
         again = type("Motor", (Engine,), {"__module__": Motor.__module__, "__qualname__": "Motor"})
         registry.add("motor", Motor)
@@ -150,7 +150,7 @@ class TestPart:
         config = json.loads(json.dumps(tool.to_config()))
         assert config == {"name": "hammer", "weight": 0.5, "handle": "wood"}
         assert Tool.from_config(config) == tool
-        assert config["name"] == "hammer"  # what was given is left as it is
+        assert config["name"] == "hammer"  # the given config is not changed
 
     def test_a_config_is_checked(self):
         with pytest.raises(ValueError, match="there is no tool 'saw'"):
@@ -162,11 +162,11 @@ class TestPart:
         with pytest.raises(ValueError, match="weight must be positive"):
             Tool.from_config({"name": "hammer", "weight": 0})
 
-    def test_without_a_name_it_cannot_be_saved(self):
+    def test_an_unregistered_part_cannot_be_saved(self):
         with pytest.raises(ValueError, match="'Unnamed' is not registered"):
             Unnamed().to_config()
 
-    def test_by_name_by_class_or_as_it_is(self):
+    def test_names_classes_and_objects_are_accepted(self):
         tool = Hammer(2.0)
         assert Tool.of(tool) is tool
         assert Tool.of("hammer") == Tool.of(Hammer) == Hammer()
@@ -176,12 +176,12 @@ class TestPart:
 
 class TestRecipe:
     def test_builds_with_sizes_options_and_defaults(self):
-        """Its own options come first; of the defaults it takes those that the constructor knows."""
+        """Its own options take precedence; defaults that the constructor does not accept are dropped."""
         made = Motor.with_options(power=5).build(3, power=2, colour="blue", wheels=4)
         assert (type(made), made.size, made.power, made.colour) == (Motor, 3, 5, "blue")
         assert Plain.with_options().build(3, power=2).size == 3
 
-    def test_options_of_the_classes_above_where_they_are_passed_on(self):
+    def test_options_of_base_classes_are_accepted_if_passed_on(self):
         made = Turbo.with_options(boost=3.0, power=7).build(1, colour="blue")
         assert (made.boost, made.power, made.colour) == (3.0, 7, "blue")
         with pytest.raises(TypeError, match=r"Plain has no option 'power'; it has \['size'\]"):
@@ -229,7 +229,7 @@ class TestRecipe:
         with pytest.raises(TypeError, match="Motor has no option 'boost'"):
             Recipe.of({"name": "motor", "boost": 1.0}, Engine.registry)
 
-    def test_by_name_by_class_or_as_it_is(self):
+    def test_names_classes_and_objects_are_accepted(self):
         recipe = Motor.with_options(power=2)
         assert Recipe.of(recipe, Engine.registry) is recipe
         assert Recipe.of("motor", Engine.registry) == Recipe.of(Motor, Engine.registry) == Recipe(Motor)
@@ -255,6 +255,6 @@ def test_plain_values(value, expected):
 
 
 @pytest.mark.parametrize("value", [object(), {1: "a"}, {1, 2}, np.zeros(2), 1j, [object()], b"a"])
-def test_what_json_cannot_hold_is_refused(value):
+def test_values_that_json_cannot_hold_are_refused(value):
     with pytest.raises(TypeError, match=r"cannot be saved: it is not a number, a string, a boolean, None"):
         plain(value)

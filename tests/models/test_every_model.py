@@ -1,4 +1,4 @@
-"""What every registered model promises besides the tests of this folder that iterate over models: states, gradients, saving."""
+"""Conformance suite for every registered model: states, gradients and saving."""
 
 import dataclasses
 import json

@@ -14,8 +14,8 @@ from registered import build, cases
 
 FEATURES, OUTPUTS = 4, 2
 
-# Name -> case -> options. Every registered readout is tested; one needs an entry here only if it cannot be made with its
-# defaults, or is to be tested with several options.
+# Name -> case -> options. Every registered readout is tested; one needs an entry here only if it cannot be made with
+# its defaults, or is to be tested with several options.
 READOUT_OPTIONS = {}
 RECIPES = cases(Readout.registry, READOUT_OPTIONS)
 

@@ -1,9 +1,9 @@
-"""A warning points at the user's line. In a new Python: the checks of annotations put frames in between."""
+"""Warnings point at the user's line. Checked in a new process, because checks of annotations add stack frames."""
 
 from fresh_python import fresh_python
 
 
-def test_columns_that_are_left_out():
+def test_the_warning_about_columns_left_out_points_at_the_caller():
     done = fresh_python("""
         import warnings
         import pandas as pd

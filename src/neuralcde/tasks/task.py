@@ -150,7 +150,7 @@ class Task(Part):
         known = [column[~np.isnan(column)] for column in columns]
         return [np.quantile(column, QUANTILES).tolist() if len(column) else [] for column in known]
 
-    def contrasted(self, targets: Float[Tensor, " cases"]) -> list[NDArray[np.bool_]]:
+    def contrasted(self, targets: Float[Tensor, "cases ..."]) -> list[NDArray[np.bool_]]:
         """Groups of cases of which the report shows one each; none to show the best and a typical one of all."""
         return []
 
