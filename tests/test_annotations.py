@@ -76,7 +76,7 @@ def test_annotations_are_checked_again_after_a_marked_test():
 
 
 def test_the_inner_loops_keep_their_shapes():
-    """Modules that conftest.py leaves out because they would be slow everywhere: a few tests again, with all checked."""
+    """A few tests again, with those modules checked that conftest.py leaves out for speed."""
     chosen = "test_outputs or test_ragged_batches or reverse or jump"
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-k", chosen, "tests/solve/test_outputs.py"]
     command += ["tests/solve/test_backsolve.py"]
