@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
+import neuralcde as nc
 from neuralcde.contracts import Named, Part, Recipe, Registry, plain
 
 
@@ -258,3 +259,8 @@ def test_plain_values(value, expected):
 def test_values_that_json_cannot_hold_are_refused(value):
     with pytest.raises(TypeError, match=r"cannot be saved: it is not a number, a string, a boolean, None"):
         plain(value)
+
+
+def test_a_solver_cannot_be_registered_under_an_existing_name():
+    with pytest.raises(ValueError, match="the solver 'rk4' is already"):
+        nc.solve.solvers.add("rk4", nc.Tableau("rk4", 1, "Euler 1768", a=((),), b=(1.0,), c=(0.0,)))

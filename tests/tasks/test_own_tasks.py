@@ -104,11 +104,6 @@ def test_loading_an_unregistered_task_names_it(tmp_path):
         Task.registry.add("test poisson", PoissonCounts)
 
 
-def test_a_solver_cannot_be_registered_under_an_existing_name():
-    with pytest.raises(ValueError, match="the solver 'rk4' is already"):
-        nc.solve.solvers.add("rk4", nc.Tableau("rk4", 1, "Euler 1768", a=((),), b=(1.0,), c=(0.0,)))
-
-
 def test_the_command_line_imports_the_given_module(tmp_path):
     """fit, predict and report work with the user's own path scheme, field, model and task."""
     frame = SERIES.to_long("pandas")

@@ -66,7 +66,7 @@ def _without(column: polars.Series, stripped: polars.Series, words: tuple[str, .
 
 
 def numeric_cells(column: polars.Series) -> tuple[polars.Series, polars.Series]:
-    """The cells of a column of text that are not missing, in plain characters, and a mask of those that are numbers."""
+    """The non-missing cells of a text column, in ASCII where they were typographic, and a mask of the numbers."""
     cells = _plain_characters(column).drop_nulls()
     return cells, cells.str.replace(PERCENT, "").str.contains(ANY)
 
@@ -85,7 +85,8 @@ def read_numbers(column: polars.Series, decimal: str = ".") -> polars.Series | s
     Returns
     -------
     polars.Series, str or None
-        The numbers; the reason, if the cells are numbers but cannot be parsed; None if the cells are not numbers.
+        The parsed numbers; an error message if the cells are numbers in conflicting or ambiguous formats; None if some
+        cell is not a number.
     """
     cells, numbers = numeric_cells(column)
     if not numbers.all() or not column.count():
@@ -124,7 +125,7 @@ def _parse(cells: polars.Series, decimal: str) -> polars.Series:
 
 
 def _of_different_readings(cells: polars.Series) -> list[str]:
-    """Up to three example cells that no single number format fits together."""
+    """Up to three example cells in different number formats."""
     different: dict[tuple[bool, ...], str] = {}
     for cell in islice(cells.unique(maintain_order=True), 10_000):
         fits = tuple(re.match(reading.pattern, cell) is not None for reading in READINGS)

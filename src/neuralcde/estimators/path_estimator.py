@@ -26,6 +26,7 @@ from ..tasks import Task, missing_targets
 from ..train import TrainingSettings, outputs_of, train
 from .inputs import OF_ARRAYS, as_series, as_targets, as_training_series
 from .modules import seeded_module
+from .output_checks import check_finite, check_within
 from .parameters import OPTIONS, check_parameters
 from .parts import Chosen, copied
 from .preparation import Preparation
@@ -212,7 +213,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "module_")
         series = as_series(self, X)
         outputs, _ = outputs_of(self.module_, self._dataset(series))
-        _check_finite(outputs, series, per_row=self.per_row)
+        check_finite(outputs, series, per_row=self.per_row)
         return outputs.cpu()
 
     def outputs_at(self, X: Any, times: Any) -> Float[Tensor, "series k outputs"]:
@@ -241,7 +242,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         series = as_series(self, X)
         data = self._dataset(series)
         asked = torch.from_numpy(self.preparation_.format.numbers(times))
-        _check_within(series, asked)
+        check_within(series, asked)
         at = asked / self.preparation_.scaler.time_scale_
         rows = []
         for start in range(0, len(series), 256):
@@ -250,7 +251,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
                 self.module_.eval()
                 rows.append(self.module_(part, at=at if at.ndim < 2 else at[start : start + 256]))
         outputs = torch.cat(rows)
-        _check_finite(outputs, series)
+        check_finite(outputs, series)
         return outputs.cpu()
 
     def read_long(self, frame: Any, *, duplicates: Literal["error", "mean", "last"] = "error") -> IrregularSeries:
@@ -343,50 +344,6 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.three_d_array = True
         tags.non_deterministic = False
         return tags
-
-
-def _check_within(series: IrregularSeries, asked: Tensor) -> None:
-    """Refuse times, of shape (k,) or (series, k), that lie outside the observed range of a series."""
-    low, high = series.times[series.offsets[:-1]], series.times[series.offsets[1:] - 1]
-    asked = asked.reshape(1) if asked.ndim == 0 else asked
-    if asked.ndim > 2 or (asked.ndim == 2 and len(asked) != len(series)):
-        raise ArgumentError(
-            f"times of shape {tuple(asked.shape)} do not fit {len(series)} series; expected (k,) for all series, or "
-            f"({len(series)}, k).",
-            argument="times",
-        )
-    outside = ((asked < low[:, None]) | (asked > high[:, None]) | asked.isnan()).nonzero()
-    if len(outside):
-        i, j = outside[0].tolist()
-        time, first, last = (
-            series.format.show(float(t)) for t in (asked.expand(len(series), -1)[i, j], low[i], high[i])
-        )
-        raise ArgumentError(
-            f"times: {time} lies outside series {ragged.series_name(series.ids, i)}, which was observed from {first} "
-            f"to {last}; there is no extrapolation. To use other times for each series, pass times of shape "
-            f"({len(series)}, k).",
-            argument="times",
-        )
-
-
-def _check_finite(outputs: Tensor, series: IrregularSeries, *, per_row: bool = False) -> None:
-    """Refuse outputs that are NaN or infinite: decoding would silently turn them into a class or a number."""
-    wrong = ~outputs.isfinite().reshape(len(outputs), -1).all(1)
-    if not wrong.any():
-        return
-    found = wrong.nonzero()[:, 0].cpu()
-    found = ragged.series_of_rows(series.offsets)[found] if per_row else found
-    count = len(set(found.tolist()))
-    raise ArgumentError(
-        f"X: the model's output for series {ragged.series_name(series.ids, int(found[0]))} is not finite ({count} of "
-        f"{len(series)} series). Look for values far outside the range of the training series; if there are none, fit "
-        "again with ",
-        Argument("gradient_clip", 1.0),
-        " or a smaller ",
-        Argument("learning_rate"),
-        ".",
-        argument="X",
-    )
 
 
 def _known(targets: NDArray[Any]) -> NDArray[np.bool_]:

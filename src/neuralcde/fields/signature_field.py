@@ -67,7 +67,7 @@ class SignatureField(VectorField):
     def forward(
         self, t: Float[Tensor, "batch"], z: Float[Tensor, "batch hidden"]
     ) -> Float[Tensor, "batch hidden channels"]:
-        """The matrix f(S): a row of zeros, then one diagonal block S^w I per word w shorter than N."""
+        """The matrix f(S): a row of zeros, then the blocks S^w I below each other, one per word w shorter than N."""
         self._check(z, self.channels)
         words = z[..., : self.prefixes, None, None] * torch.eye(self.channels, dtype=z.dtype, device=z.device)
         return torch.nn.functional.pad(words.flatten(-3, -2), (0, 0, 1, 0))

@@ -26,11 +26,13 @@ class NeuralCDE(SolvedModel, name="neural_cde"):
         Options of the field: `depth` hidden layers of `width` units, and a factor on the initial weights of its last
         layer.
     field
-        f: "mlp"; the name, class or recipe of another `VectorField`; or a function or module, as in `solve_cde`.
+        The vector field f: "mlp"; the name or class of another `VectorField`; a class with options, such as
+        `nc.LowRankField.with_options(rank=4)`; or a function or module, as in `solve_cde`.
     initial
         Initial state. "linear": a linear map of X(t0), as in the paper's CharacterTrajectories and speech
-        experiments; the default without static features. "static": as in its sepsis experiment. "both": the default
-        with static features. "zero".
+        experiments; the default without static features. "static": a network on the static
+        features, as in its sepsis experiment. "both": the sum of these two; the default with static features.
+        "zero": 0.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Base class of models whose states solve a differential equation, with or without jumps; the paper's five are such."""
+"""Base class of models whose states solve a differential equation, with or without jumps: the paper's five models."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class SolvedModel(PathModel):
         )
 
     def engine(self, path: ControlPath | IrregularSeries) -> str:
-        """The engine that ran a solve of these paths."""
+        """Solve the paths and return the engine that ran: `stats.engine` of the solution."""
         return self.solve(path).stats.engine
 
     def penalised(self) -> list[Tensor]:

@@ -41,7 +41,7 @@ def natural_cubic(series: IrregularSeries) -> ControlPath:
 
     Notes
     -----
-    Causality: none. Every coefficient depends on all observations, including later ones. Where gaps are
+    Not causal: every coefficient depends on all observations, including later ones. Where gaps are
     very uneven, the spline can overshoot the data by a large multiple; `hermite` overshoots less, `linear` never.
 
     Differentiable in the values and in the times. Solved in float64, by native kernels where they were built. Cost:

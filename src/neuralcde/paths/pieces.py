@@ -66,7 +66,7 @@ def blocks(series: IrregularSeries) -> Iterator[slice]:
 
 
 class Gaps(NamedTuple):
-    """For every piece and channel, the gap between consecutive observations of the channel that contains the piece.
+    """For every piece and channel, the gap that contains the piece: from one observation of the channel to its next.
 
     Parameters
     ----------

@@ -26,8 +26,9 @@ def smoothing(series: IrregularSeries, *, penalty: float) -> ControlPath:
 
     $$X = \arg\min_g \sum_j (x_j - g(t_j))^2 + \text{penalty} \int g''(t)^2 \, \mathrm{d}t$$
 
-    The minimiser is the natural cubic spline through the smoothed values $(I + \text{penalty}\, K)^{-1} x$, which
-    Reinsch's pentadiagonal solve computes (1967). The paper's appendix A allows approximation in place of
+    The minimiser is the natural cubic spline through the smoothed values $(I + \text{penalty}\, K)^{-1} x$, where K is
+    the roughness matrix: $\int g''(t)^2 \, \mathrm{d}t = g^T K g$ for the natural cubic spline with values g.
+    Reinsch's pentadiagonal solve (1967) computes them. The paper's appendix A allows approximation in place of
     interpolation where data are noisy. The time, count and start channels are exact and are not smoothed.
 
     Parameters
@@ -45,8 +46,9 @@ def smoothing(series: IrregularSeries, *, penalty: float) -> ControlPath:
 
     Notes
     -----
-    Causality: none. Differentiable in the values, not in the times. The map from observations to smoothed values is
-    linear and symmetric, so its backward pass is the same solve. Cost: O(rows x channels) time.
+    Not causal: X(t) depends on observations after t. Differentiable in the values, not in the times. The map from
+    observations to smoothed values is linear and symmetric, so its backward pass is the same solve.
+    Cost: O(rows x channels) time.
 
     Examples
     --------
@@ -106,7 +108,7 @@ def _added(series: IrregularSeries) -> Bool[Tensor, "channels"]:
 
 
 def in_torch(series: IrregularSeries, penalty: float) -> Float[Tensor, "rows channels"]:
-    r"""The same in plain torch: the specification of the kernel, and the fallback where the kernel cannot run.
+    r"""The smoothed values in plain torch: the reference implementation of the kernel, and its fallback.
 
     The second derivatives $\gamma$ at the inner observations solve $(R + \text{penalty}\, Q^T Q) \gamma = Q^T x$.
     With $q_j = 1 / (t_{j+1} - t_j)$, R is tridiagonal with diagonal $(1/q_{j-1} + 1/q_j)/3$ and off-diagonal
@@ -132,8 +134,9 @@ def in_torch(series: IrregularSeries, penalty: float) -> Float[Tensor, "rows cha
     )
 
     # Factorisation L D L' with forward substitution. The recurrence reaches back two inner observations of the
-    # channel: `last` and `older` hold their (d, l1, l2, b). Rows without an inner observation (`here` is false) leave
-    # both as they are, so that series and channels with different missing values run in one loop.
+    # channel. For these two, `last` and `older` hold (d, l1, l2, b): the entry of D, the two entries of L below its
+    # diagonal in that column, and the forward-substituted right-hand side. Rows without an inner observation (`here`
+    # is false) leave both unchanged, so that series and channels with different missing values run in one loop.
     zero = torch.zeros_like(pull[0]) if len(pull) else pull
     last: tuple[Tensor, ...] = (zero,) * 4
     older = last

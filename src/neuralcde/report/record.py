@@ -26,7 +26,7 @@ from .summary import summary_of_series
 PARTS = ("times", "values", "offsets", "static")  # tensors in examples.safetensors
 # data.json holds the digests of these files, so that files of different runs are not mixed
 RECORDED = ("model.safetensors", "test_outputs.safetensors", "examples.safetensors")
-LONGEST = 5000  # maximum number of rows of an example, if there are series this short
+LONGEST = 5000  # examples have at most this many rows, unless all test series are longer
 
 
 def record_run(

@@ -238,7 +238,7 @@ def as_tensor(data: Any, argument: str, dtype: torch.dtype) -> Tensor:
         fixes = {
             "c": _PARTS,
             "O": f"Write NaN for None: .astype(np.{kind}).",
-            "M": 'Count from a first one: (stamps - stamps[0]) / np.timedelta64(1, "s").',
+            "M": 'Convert them to elapsed time: (stamps - stamps[0]) / np.timedelta64(1, "s").',
             "m": 'Divide them by a unit: / np.timedelta64(1, "s").',
         }
         fix = fixes.get(array.dtype.kind, f"Convert them: .astype(np.{kind}).")

@@ -55,7 +55,7 @@ def _first_line(content: bytes) -> bytes:
 
 
 def cannot_resume(*trouble: str | Argument) -> ArgumentError:
-    """The error of a checkpoint that a training cannot go on from."""
+    """The error for a checkpoint from which training cannot resume."""
     return ArgumentError("cannot resume: ", *trouble, "; use ", Argument("resume", False), " to start anew.")
 
 

@@ -28,7 +28,7 @@ class TrainingResult:
     best_epoch: int = 0  # 0: no epoch is done yet
     skipped_batches: int = 0
     skipped_in_a_row: int = 0
-    steps: int = 0  # that went into the moving average
+    steps: int = 0  # number of updates of the exponential moving average
     interrupted: bool = False
 
 
@@ -108,10 +108,12 @@ class TrainingState:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore what `to_dict` returned; raise `ValueError` if the settings differ."""
-        now, kept = asdict(self.settings), asdict(TrainingSettings()) | state["settings"]  # may be older than an option
+        # the checkpoint may predate an option, which then had its default value
+        now, kept = asdict(self.settings), asdict(TrainingSettings()) | state["settings"]
         for name in kept.keys() - now.keys():
             raise KeyError(f"there is no option {name}")
-        free = {"verbose"} if self.settings.schedule == "cosine" else {"verbose", "max_epochs"}  # cosine needs its end
+        # the cosine schedule depends on max_epochs; the others can be continued for longer
+        free = {"verbose"} if self.settings.schedule == "cosine" else {"verbose", "max_epochs"}
         changed = [name for name, value in now.items() if name not in free and kept[name] != value]
         if changed:
             raise cannot_resume(*listed(*changed), " must be the same as in the checkpointed run")
