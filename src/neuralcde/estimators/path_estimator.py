@@ -333,7 +333,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         return PathDataset(
             series if large else path(series),
             None if targets is None else targets.to(self.device),
-            per_row=self.per_row,
+            per_row=bool(self.per_row),
             build=path if large else None,
         )
 
