@@ -15,7 +15,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Annotations are checked while the tests run, including the shapes of tensors: every function of these folders, and
 # every dataclass when an instance is created. The hook must be installed before neuralcde is imported; each xdist
 # worker runs this file itself. Annotations that name a class defined later in the same file are not checked, nor are
-# subprocesses. Functions that run in every stage of a step would make the tests three times slower. They are checked
+# subprocesses. Functions that run in every stage of a step would make the tests much slower. They are checked
 # in a separate process by test_annotations.py, which sets CHECK_INNER_LOOPS.
 install_import_hook(checked_modules(inner_loops="CHECK_INNER_LOOPS" in os.environ), "type_checks.checked")
 

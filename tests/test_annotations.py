@@ -14,6 +14,7 @@ import torch
 from jaxtyping import TypeCheckError
 
 import neuralcde as nc
+from neuralcde.fields.vector_field import multiply
 from neuralcde.tasks import BinaryTask
 from type_checks import INNER_LOOPS, checked_modules
 
@@ -75,11 +76,17 @@ def test_annotations_are_checked_again_after_a_marked_test():
         nc.AtKnots(substeps=1.5)
 
 
+@pytest.mark.skipif("CHECK_INNER_LOOPS" not in os.environ, reason="run by test_the_inner_loops_keep_their_shapes")
+def test_a_wrong_shape_in_the_innermost_function_is_found():
+    with pytest.raises(TypeCheckError, match="multiply"):
+        multiply(torch.zeros(2, 3, 4), torch.zeros(2, 5))
+
+
 def test_the_inner_loops_keep_their_shapes():
     """A few tests again, with those modules checked that conftest.py leaves out for speed."""
-    chosen = "test_outputs or test_ragged_batches or reverse or jump"
+    chosen = "innermost or test_outputs or test_ragged_batches or reverse or jump"
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-k", chosen, "tests/solve/test_outputs.py"]
-    command += ["tests/solve/test_backsolve.py"]
+    command += ["tests/solve/test_backsolve.py", "tests/test_annotations.py"]
     done = subprocess.run(
         command, cwd=ROOT, env=os.environ | {"CHECK_INNER_LOOPS": "1"}, capture_output=True, text=True, timeout=300
     )

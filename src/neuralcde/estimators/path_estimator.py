@@ -298,10 +298,12 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         return task
 
     def _checked_targets(self, y: NDArray[Any]) -> NDArray[Any]:
-        raise NotImplementedError
+        """Known targets, refused if they do not fit the estimator's goal. Each estimator defines it."""
+        raise NotImplementedError(f"{type(self).__name__} must define _checked_targets(y)")
 
     def _inferred_task(self, y: NDArray[Any]) -> Task:
-        raise NotImplementedError
+        """The task for task="auto". Each estimator defines it."""
+        raise NotImplementedError(f"{type(self).__name__} must define _inferred_task(y)")
 
     def _task_options(self) -> dict[str, Any]:
         """Parameters of the estimator that are passed to the task."""
