@@ -112,6 +112,55 @@ void smooth(Array<const double, 1> times, Array<const Real, 2> values, Array<con
 }
 
 template <class Real>
+const RowFeatures<Real>& row_feature_kernels() {
+    const Level* level = chosen.load();
+    if constexpr (sizeof(Real) == 4) {
+        return *level->row_features32;
+    } else {
+        return *level->row_features64;
+    }
+}
+
+std::vector<Family> checked(const std::vector<int>& families) {
+    std::vector<Family> kinds;
+    for (int family : families) {
+        require(family >= 0 && family < family_count, "families must be numbers from 0 to 8");
+        kinds.push_back(static_cast<Family>(family));
+    }
+    return kinds;
+}
+
+template <class Real, class Any>
+void check_features(const Batch<Real>& batch, const Any& array, size_t families) {
+    require(array.shape(0) == static_cast<size_t>(batch.offsets[batch.series]) &&
+                array.shape(1) == families * static_cast<size_t>(batch.channels),
+            "features must have shape (rows, families x channels)");
+}
+
+template <class Real>
+void row_features(Array<const double, 1> times, Array<const Real, 2> values, Array<const int64_t, 1> offsets,
+                  const std::vector<int>& families, Array<Real, 2> features, int threads) {
+    const auto batch = checked<Real>(times, values, offsets, threads);
+    const auto kinds = checked(families);
+    check_features(batch, features, kinds.size());
+    nb::gil_scoped_release release;
+    row_feature_kernels<Real>().forward(batch, kinds, features.data());
+}
+
+template <class Real>
+void row_features_backward(Array<const double, 1> times, Array<const Real, 2> values,
+                           Array<const int64_t, 1> offsets, const std::vector<int>& families,
+                           Array<const Real, 2> gradient, Array<Real, 2> gradient_values, int threads) {
+    const auto batch = checked<Real>(times, values, offsets, threads);
+    const auto kinds = checked(families);
+    check_features(batch, gradient, kinds.size());
+    require(gradient_values.shape(0) == values.shape(0) && gradient_values.shape(1) == values.shape(1),
+            "gradient_values must have the shape of values");
+    nb::gil_scoped_release release;
+    row_feature_kernels<Real>().backward(batch, kinds, gradient.data(), gradient_values.data());
+}
+
+template <class Real>
 void bind(nb::module_& m) {
     // noconvert: an array of another dtype or layout is an error, never a silent copy (outputs would be lost).
     m.def("cubic", cubic<Real>, "times"_a.noconvert(), "values"_a.noconvert(), "offsets"_a.noconvert(), "slopes"_a,
@@ -123,6 +172,11 @@ void bind(nb::module_& m) {
           "coefficients"_a.noconvert(), "threads"_a);
     m.def("smooth", smooth<Real>, "times"_a.noconvert(), "values"_a.noconvert(), "offsets"_a.noconvert(),
           "penalty"_a, "smoothed"_a.noconvert(), "threads"_a);
+    m.def("row_features", row_features<Real>, "times"_a.noconvert(), "values"_a.noconvert(), "offsets"_a.noconvert(),
+          "families"_a, "features"_a.noconvert(), "threads"_a);
+    m.def("row_features_backward", row_features_backward<Real>, "times"_a.noconvert(), "values"_a.noconvert(),
+          "offsets"_a.noconvert(), "families"_a, "gradient"_a.noconvert(), "gradient_values"_a.noconvert(),
+          "threads"_a);
 }
 
 std::vector<std::string> supported_levels() {

@@ -10,8 +10,12 @@ namespace neuralcde {
     extern const Splines<double> splines64;  \
     extern const Engine<float> engine32;     \
     extern const Engine<double> engine64;    \
+    extern const RowFeatures<float> row_features32;   \
+    extern const RowFeatures<double> row_features64;  \
     }
-#define TABLES(LEVEL) &LEVEL::splines32, &LEVEL::splines64, &LEVEL::engine32, &LEVEL::engine64
+#define TABLES(LEVEL)                                                                  \
+    &LEVEL::splines32, &LEVEL::splines64, &LEVEL::engine32, &LEVEL::engine64,          \
+        &LEVEL::row_features32, &LEVEL::row_features64
 
 DECLARE(baseline)
 #ifdef NEURALCDE_X86

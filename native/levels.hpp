@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine.hpp"
+#include "row_features.hpp"
 #include "splines.hpp"
 
 namespace neuralcde {
@@ -13,6 +14,8 @@ struct Level {
     const Splines<double>* splines64;
     const Engine<float>* engine32;
     const Engine<double>* engine64;
+    const RowFeatures<float>* row_features32;
+    const RowFeatures<double>* row_features64;
 };
 
 extern const Level levels[];  // best first

@@ -2,10 +2,9 @@
 
     python examples/by_feature/predictions_over_time.py
 
-All stays look alike until hour 6, when some get worse. `predict_proba_at` predicts at times of your choice. With the
-default path, a prediction at an observation does not depend on later observations. With `path="rectilinear"`, no
-prediction depends on later observations, at any time. The last lines change the future to check this. A model that
-should be right at every hour, not only at the end, needs one target per row: see targets_per_row.py.
+All stays look alike until hour 6, when some get worse. `predict_proba_at` predicts at times of your choice. No
+prediction depends on later observations: it is the one for `series.until(t)`. The last lines change the future to check
+this. A model that should be right at every hour, not only at the end, needs one target per row: see targets_per_row.py.
 """
 
 import dataclasses

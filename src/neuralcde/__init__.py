@@ -49,6 +49,9 @@ _HOME = {
     "GRUDeltaT": "models",
     "GRUD": "models",
     "ODERNN": "models",
+    "RowMLP": "models",
+    "SummaryReadout": "models",
+    "PiecewiseLinearEncoding": "models",
     "NeuralCDEClassifier": "estimators",
     "NeuralCDERegressor": "estimators",
     "load": "estimators",
@@ -68,6 +71,9 @@ if TYPE_CHECKING:
     from .models import ODERNN as ODERNN
     from .models import GRUDeltaT as GRUDeltaT
     from .models import NeuralCDE as NeuralCDE
+    from .models import PiecewiseLinearEncoding as PiecewiseLinearEncoding
+    from .models import RowMLP as RowMLP
+    from .models import SummaryReadout as SummaryReadout
     from .paths import ControlPath as ControlPath
     from .paths import Hermite as Hermite
     from .paths import Linear as Linear

@@ -101,6 +101,17 @@ def test_predictions_are_keyed_by_id(model, table):
     np.testing.assert_allclose(kept["p_ill"], kept["p_ill_right"], atol=1e-6)
 
 
+def test_predictions_at_times_have_a_row_per_id_and_time(model, table):
+    done = run("predict", model, table, "--at=-5,2.5")
+    assert done.returncode == 0, done.stderr
+    found = pl.read_csv(done.stdout.encode())
+    assert found.columns[:2] == [found.columns[0], nc.load(model).preparation_.format.time]
+    early, late = found.filter(found[:, 1] < 0), found.filter(found[:, 1] > 0)
+    assert early.height == late.height > 0
+    assert all(column.is_null().all() for column in early[:, 2:])
+    assert run("predict", model, table, "--at", "soon").returncode == 2
+
+
 def test_a_written_configuration_repeats_the_run(model):
     again = model.parent / "again"
     done = run("fit", "--config", model / "config.toml", "--out", again)
@@ -262,12 +273,12 @@ def test_empty_channels_and_unsorted_rows_are_accepted(table):
     assert "neuralcde: the channels ['hollow'] never vary" in " ".join(done.stderr.split())
 
 
-def test_text_columns_are_left_out_with_a_warning(table):
-    file = spoilt(table, "ward", lambda f: f.with_columns(ward=pl.lit("north")))
+def test_free_text_is_left_out_with_a_warning(table):
+    file = spoilt(table, "ward", lambda f: f.with_columns(ward="bed " + pl.int_range(pl.len()).cast(pl.String)))
     done = start("fit", file, *NAMES, "--out", table.parent / "ward", *SMALL)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith("neuralcde: columns left out, because they are not numeric")
-    assert "'ward' (String)" in " ".join(done.stderr.split())
+    assert done.stderr.startswith("neuralcde: columns left out, because they are not numbers, or text")
+    assert "'ward' (String, 320 different values)" in " ".join(done.stderr.split())
 
 
 def test_a_full_disk_leaves_the_old_model(model, table):

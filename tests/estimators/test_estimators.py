@@ -193,8 +193,6 @@ def test_predictions_at_the_last_row_equal_predictions_of_the_series():
     p = clf.predict_proba_at(SERIES, np.stack([low, high], 1))
     assert p.shape == (40, 2, 2)
     np.testing.assert_allclose(p[:, 1], clf.predict_proba(SERIES), atol=1e-5)
-    with pytest.raises(ValueError, match="lies outside series"):
-        clf.predict_proba_at(SERIES, [100.0])
 
 
 def test_the_seed_determines_the_model_and_the_global_generator_is_untouched():
@@ -360,11 +358,9 @@ def test_validation_needs_at_least_eight_series():
         nc.NeuralCDEClassifier(**options, validation_fraction=0.99).fit(X, np.arange(40) % 2)
 
 
-def test_a_shared_time_outside_a_series_is_refused():
+def test_a_time_may_be_a_single_number():
     X = np.random.default_rng(0).normal(size=(12, 4)).cumsum(1)
     clf = nc.NeuralCDEClassifier(**FAST).fit(X, np.arange(12) % 2)
-    with pytest.raises(ValueError, match=r"12.0 lies outside series 0"):
-        clf.predict_proba_at(X, 12.0)
     np.testing.assert_array_equal(clf.predict_proba_at(X, 2.0), clf.predict_proba_at(X, [2.0]))
     with pytest.raises(TypeError, match="those of the series are numbers"):
         clf.predict_proba_at(X, np.array([2], "m8[m]"))

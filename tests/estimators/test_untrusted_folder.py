@@ -268,6 +268,7 @@ PREPROCESS = {
     ("format", "static"): (None, [[]], [{"name": "s0", "categories": ["a", "b"]}], [{"name": "other"}]),
     ("format", "backend"): ("os", 5),
     ("format", "in_order"): (1,),
+    ("format", "text_channels"): (DELETED, None, [[]], [{"name": "x0"}], [{"name": "x0", "categories": ["a"]}]),
     ("format", "unknown"): (1,),
 }
 

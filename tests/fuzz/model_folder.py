@@ -134,6 +134,9 @@ def saved(kind: str) -> dict[str, bytes]:
         ]
         static = np.stack([np.arange(12.0), np.where(np.arange(12) % 3 == 0, np.nan, 1.0 * (np.arange(12) % 2))], 1)
         X = nc.IrregularSeries.from_list(pairs, channels=["x", "y"], static=static, static_names=["s", "u"])
+    if kind == "regression":  # fitted on a table with a column of text
+        frame = X.to_long("pandas").assign(y=np.resize(["low", None, "high"], 48))
+        X = nc.IrregularSeries.from_long(frame, id="id", time="time", static=["s", "u"])
     place = np.arange(12)
     targets = {"binary": place % 2, "multiclass": np.array(list("uvw"))[place % 3], "regression": 1.0 * place}
     targets["labels"] = np.stack([place % 2, place % 3 == 0], 1).astype(int)

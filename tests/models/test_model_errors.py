@@ -94,7 +94,7 @@ def test_invalid_values_of_at(name, at, message):
     ("options", "message"),
     [
         ({"initial": "learned"}, 'initial=\'learned\' is not "zero", "linear", "static" or "both"'),
-        ({"pool": "max"}, 'pool=\'max\' is not "last" or "mean"'),
+        ({"pool": "max"}, 'pool=\'max\' is not "last", "mean" or "both"'),
         (
             {"static": 3, "initial": "linear"},
             'initial=\'linear\' does not fit 3 static features; initial="static" or "both"',

@@ -1,5 +1,6 @@
 """Readouts: what every registered one promises, what they are shown, and one from outside in a model."""
 
+import dataclasses
 import json
 
 import pytest
@@ -24,14 +25,18 @@ def seen_by(path, shape, dtype=torch.float64):
     """States and rows of this shape."""
     generator = torch.Generator().manual_seed(0)
     state = torch.randn(*shape, FEATURES, generator=generator, dtype=torch.float64).to(dtype)
-    return Seen(state, path, torch.randint(len(path.knots), shape, generator=generator))
+    return Seen(state, path, torch.randint(len(path.knots), shape, generator=generator), path.series)
 
 
 @pytest.fixture(params=RECIPES)
 def readout(request):
     torch.manual_seed(0)
     path = path_of(raw_batch())
-    return build(RECIPES[request.param], FEATURES, OUTPUTS, channels=path.channels, static=2).double()
+    return build(RECIPES[request.param], FEATURES, OUTPUTS, **sizes_of(path)).double().eval()
+
+
+def sizes_of(path):
+    return {"channels": path.channels, "data": path.channels - 1, "static": 2}
 
 
 class TestEveryReadout:
@@ -41,7 +46,7 @@ class TestEveryReadout:
         outputs = readout(seen)
         assert outputs.shape == (*shape, OUTPUTS)
         for i in range(shape[0]):
-            alone = readout(Seen(seen.state[i : i + 1], seen.path, seen.row[i : i + 1]))
+            alone = readout(dataclasses.replace(seen, state=seen.state[i : i + 1], row=seen.row[i : i + 1]))
             torch.testing.assert_close(alone, outputs[i : i + 1], rtol=1e-13, atol=1e-13)
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -51,27 +56,27 @@ class TestEveryReadout:
     def test_gradients(self, readout):
         seen = seen_by(path_of(raw_batch()), (3,))
         inputs = seen.state.clone().requires_grad_()
-        assert torch.autograd.gradcheck(lambda state: readout(Seen(state, seen.path, seen.row)), (inputs,))
+        assert torch.autograd.gradcheck(lambda state: readout(dataclasses.replace(seen, state=state)), (inputs,))
 
     def test_starts_where_it_is_told_if_it_can(self, readout):
         """The outputs of a state of zeros; a readout may leave `start_at` as it is."""
         seen = seen_by(path_of(raw_batch()), (3,))
         readout.start_at(torch.tensor([0.5, -2.0], dtype=torch.float64))
         if type(readout).start_at is not Readout.start_at:
-            found = readout(Seen(torch.zeros_like(seen.state), seen.path, seen.row))
+            found = readout(dataclasses.replace(seen, state=torch.zeros_like(seen.state)))
             torch.testing.assert_close(found, torch.tensor([[0.5, -2.0]], dtype=torch.float64).expand(3, 2))
 
     @pytest.mark.parametrize("case", RECIPES)
     def test_saved_cloned_and_found_by_name(self, case):
         recipe, path = RECIPES[case], path_of(raw_batch(torch.float32))
-        sizes = {"channels": path.channels, "static": 2}
+        sizes = sizes_of(path)
         config = json.loads(json.dumps(recipe.to_config(Readout.registry)))
         made, seen = build(recipe, FEATURES, OUTPUTS, **sizes), seen_by(path, (6,), torch.float32)
         for again in (Recipe.of(config, Readout.registry), clone(recipe)):
             assert again == recipe
             other = again.build(FEATURES, OUTPUTS, **sizes)
             other.load_state_dict(made.state_dict())
-            assert torch.equal(other(seen), made(seen))
+            assert torch.equal(other.eval()(seen), made.eval()(seen))
 
     @pytest.mark.parametrize("case", RECIPES)
     @pytest.mark.parametrize("name", MODELS)
@@ -96,7 +101,7 @@ class EverythingSeen(Readout, name="test everything seen"):
 def test_what_is_seen_belongs_to_the_last_row():
     path = path_of(raw_batch())
     row = torch.tensor([[0, 4], [5, 8]])  # of the series 0, 0, 1 and 2
-    seen = Seen(torch.zeros(2, 2, FEATURES, dtype=torch.float64), path, row)
+    seen = Seen(torch.zeros(2, 2, FEATURES, dtype=torch.float64), path, row, path.series)
     assert torch.equal(seen.values, path.at_rows()[row])
     static = path.series.static.nan_to_num(0.0)
     assert torch.equal(seen.static, static[torch.tensor([[0, 0], [1, 2]])])

@@ -52,10 +52,14 @@ def test_a_batch_goes_to_another_dtype_and_device():
     assert path.to("meta").device.type == "meta"
 
 
-def test_wrong_targets_and_missing_build_are_named():
+def test_series_without_build_stay_series():
+    batch, targets = nc.PathDataset(SERIES, TARGETS)[[3, 1]]
+    assert batch == SERIES[[3, 1]]
+    assert torch.equal(targets, torch.as_tensor(TARGETS)[[3, 1]])
+
+
+def test_wrong_targets_and_an_unneeded_build_are_named():
     with pytest.raises(ValueError, match="targets must be one per series: 23, got shape"):
         nc.PathDataset(nc.linear(SERIES), torch.zeros(22))
-    with pytest.raises(ValueError, match=r"build= .* is required with series"):
-        nc.PathDataset(SERIES, TARGETS)
-    with pytest.raises(ValueError, match="not allowed with paths, which are built already"):
+    with pytest.raises(ValueError, match=r"build= .* these paths are built already"):
         nc.PathDataset(nc.linear(SERIES), build=nc.linear)

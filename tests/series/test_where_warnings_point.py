@@ -9,7 +9,7 @@ def test_the_warning_about_columns_left_out_points_at_the_caller():
         import pandas as pd
         import neuralcde as nc
 
-        frame = pd.DataFrame({"stay": ["a", "a"], "hour": [0.0, 1.0], "pulse": [70.0, 71.0], "note": ["x", "y"]})
+        frame = pd.DataFrame({"stay": ["a", "a"], "hour": [0.0, 1.0], "pulse": [70.0, 71.0], "note": [[1], [2]]})
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             nc.IrregularSeries.from_long(frame, id="stay", time="hour")

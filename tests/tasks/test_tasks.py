@@ -62,6 +62,20 @@ def test_the_loss_is_the_weighted_mean_over_parts(case):
     assert task.weight(targets) == pytest.approx(sum(weights))
 
 
+def test_a_case_of_weight_two_counts_like_two_cases(case):
+    task, targets, outputs = case
+    weights = torch.arange(len(targets)) % 3  # 0, 1, 2, 0, ...
+    repeated = torch.repeat_interleave(torch.arange(len(targets)), weights)
+    loss, weight = task.weighted_loss(outputs, targets, weights.double())
+    torch.testing.assert_close(loss, task.loss(outputs[repeated], targets[repeated]))
+    assert weight == pytest.approx(task.weight(targets[repeated]))
+    same, whole = task.weighted_loss(outputs, targets, torch.full((len(targets),), 0.5))
+    torch.testing.assert_close(same, task.loss(outputs, targets))
+    assert whole == pytest.approx(0.5 * task.weight(targets))
+    nothing, none = task.weighted_loss(outputs, targets, torch.zeros(len(targets)))
+    assert (float(nothing), none) == (0.0, 0.0)
+
+
 def test_losses_equal_the_loss_of_each_target_alone(case):
     task, targets, outputs = case
     plain = {"positive_weight": 1.0, "weights": None, "positive_weights": None}

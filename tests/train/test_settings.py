@@ -7,7 +7,8 @@ import pytest
 
 from neuralcde.train import TrainingSettings
 
-NUMBERS = [field.name for field in dataclasses.fields(TrainingSettings) if field.name not in ("schedule", "verbose")]
+OTHERS = ("schedule", "monitor", "verbose")
+NUMBERS = [field.name for field in dataclasses.fields(TrainingSettings) if field.name not in OTHERS]
 
 
 @pytest.mark.wrong_types
@@ -21,7 +22,14 @@ def test_what_is_no_number_is_refused(name, given):
 @pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("name", "given"),
-    [("verbose", "loud"), ("verbose", -1), ("verbose", 0.5), ("schedule", None), ("schedule", ["cosine"])],
+    [
+        ("verbose", "loud"),
+        ("verbose", -1),
+        ("verbose", 0.5),
+        ("schedule", None),
+        ("schedule", ["cosine"]),
+        ("monitor", "auroc"),
+    ],
 )
 def test_other_settings_are_refused(name, given):
     with pytest.raises(ValueError, match=name):

@@ -70,13 +70,13 @@ def test_the_same_seed_gives_the_same_model_twice():
     assert not same_weights(a, fitted(replace(SETTINGS, seed=1))[0])
 
 
-@pytest.mark.parametrize("schedule", ["plateau", "cosine", "constant"])
+@pytest.mark.parametrize("schedule", ["plateau", "cosine", "one_cycle", "constant"])
 def test_a_training_that_is_cut_in_two_equals_one_that_is_not(schedule, tmp_path):
     settings = replace(SETTINGS, schedule=schedule)
     whole, _ = fitted(settings)
-    if schedule != "cosine":
+    if schedule not in ("cosine", "one_cycle"):
         fitted(replace(settings, max_epochs=3), folder=tmp_path)
-    else:  # the cosine schedule depends on max_epochs, so interrupt the run instead of shortening it
+    else:  # these schedules depend on max_epochs, so interrupt the run instead of shortening it
         stopped = []
 
         def interrupt(*_):

@@ -4,7 +4,7 @@
 caller has an equivalent in plain torch to fall back on. The kernels are compiled once per instruction-set level. The
 best level that the processor supports is selected at import; `NEURALCDE_ISA` selects another one.
 
-Only paths/ and engine/ import this folder.
+Only series/, paths/ and engine/ import this folder.
 """
 
 from __future__ import annotations

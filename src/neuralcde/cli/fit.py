@@ -72,8 +72,9 @@ def fit(
     static
         Columns with one value per series (age, sex). Repeat the option for each column.
     channels
-        Measured columns; by default all other numeric columns. Numbers may have surrounding blanks, thousands
-        separators, a decimal comma or a percent sign (3% is read as 3), if the whole column is written the same way.
+        Measured columns; by default all other columns of numbers, and of text with at most 20 different values, which
+        becomes one indicator per value. Numbers may have surrounding blanks, thousands separators, a decimal comma or a
+        percent sign (3% is read as 3), if the whole column is written the same way.
     exclude
         Columns to ignore. Repeat the option for each column.
     dtype
@@ -128,7 +129,7 @@ def fit(
                 f"{'TABLE' if name == 'table' else '--' + name} is missing; give it, or a --config that has it."
             )
     if known.get("channels") == []:
-        raise WrongUseError("--channels: no channels are given; name one, or leave it out for every numeric column.")
+        raise WrongUseError("--channels: no channels are given; name one, or leave it out to use all columns.")
     parameters = {name: value for name, value in known.items() if name not in OWN}
     try:
         check_parameters(parameters, known.get("seed", 0), known.get("task"))

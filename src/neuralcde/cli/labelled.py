@@ -13,6 +13,7 @@ import polars
 import torch
 
 from ..series import IrregularSeries
+from ..series.columns import MOST_CATEGORIES
 from .errors import WrongUseError, in_options
 from .precision import values_dtype
 from .tables import MOST_CLASSES, Table, need_columns, read_columns
@@ -94,6 +95,15 @@ def _check_numbers(table: Table, file: Path, time: str, measured: list[str], sta
     if time in table.unreadable:
         raise WrongUseError(f"{file}: {table.unreadable[time]}. Write all times in the same format.")
     refuse_unreadable(table, file, measured)
+    for name in measured:
+        if table.frame[name].dtype == polars.String:
+            cells, numbers = numeric_cells(table.frame[name])
+            if numbers.any() and cells.n_unique() <= MOST_CATEGORIES:
+                warnings.warn(
+                    f"{file}: the column {name} holds text and numbers, e.g. {cells.filter(~numbers)[0]!r} and "
+                    f"{cells.filter(numbers)[0]!r}: each of its values becomes a category, with its own channel.",
+                    stacklevel=2,
+                )
     for name in static:
         if name in table.unreadable:
             raise WrongUseError(
@@ -107,7 +117,7 @@ def _check_numbers(table: Table, file: Path, time: str, measured: list[str], sta
 def refuse_unreadable(table: Table, file: Path, channels: Iterable[str], *, may_exclude: bool = True) -> None:
     """Refuse channels with text among their numbers, or with numbers that cannot be parsed.
 
-    Columns of text alone pass: `IrregularSeries.from_long` leaves them out with a warning.
+    Columns of text alone pass: `IrregularSeries.from_long` makes indicators of them, or leaves them out with a warning.
     """
     for name in channels:
         trouble = text_among_numbers(table.frame[name])

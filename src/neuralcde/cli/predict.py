@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from .errors import WrongUseError, in_options, report_errors
-from .tables import read_columns, write_table
+from .tables import nulls_for_missing, read_columns, write_table
 
 
 @report_errors
@@ -15,6 +15,7 @@ def predict(
     folder: Path,
     table: Path,
     *,
+    at: str | None = None,
     out: Path | None = None,
     duplicates: Literal["error", "mean", "last"] | None = None,
     spreadsheet_safe: bool = False,
@@ -28,6 +29,9 @@ def predict(
         Folder of the model.
     table
         Table with the same columns as the training table; the label is not needed.
+    at
+        Times at which to predict, separated by commas: 6,12,24, or 2026-01-31T12:00 if the table has datetimes. At each
+        time only what was known then is used. A series that had not begun gets empty predictions.
     out
         CSV, Parquet or Arrow file for the predictions; by default CSV on standard output.
     duplicates
@@ -42,7 +46,7 @@ def predict(
     from ..solve import SolveError
     from .labelled import refuse_unreadable
     from .options import read_config
-    from .predictions import prediction_table, without_formulas
+    from .predictions import prediction_table, table_over_time, times_of, without_formulas
 
     try:
         estimator = load(folder)
@@ -50,17 +54,27 @@ def predict(
         raise WrongUseError(str(reason)) from reason
     config = read_config(folder / "config.toml") if (folder / "config.toml").exists() else {}
     form = estimator.preparation_.format
-    text = [form.id, *(column.name for column in form.static if column.categories is not None)]
-    found = read_columns(table, text=text)
-    numbers = (form.time, *estimator.preparation_.scaler.channel_names_in_, *(column.name for column in form.static))
-    used = [name for name in numbers if name in found.frame.columns and name not in text]
+    measured = form.channel_columns(estimator.preparation_.scaler.channel_names_in_)
+    words = [column.name for column in (*measured, *form.static) if column.categories is not None]
+    found = read_columns(table, text=[form.id, *words])
+    found = found._replace(frame=nulls_for_missing(found.frame, words))
+    numbers = (form.time, *(column.name for column in (*measured, *form.static)))
+    used = [name for name in numbers if name in found.frame.columns and name not in words]
     refuse_unreadable(found, table, used, may_exclude=False)
     try:
         series = estimator.read_long(found.frame, duplicates=duplicates or config.get("duplicates", "error"))
-        outputs = estimator.outputs(series)
+        if at is None:
+            outputs = estimator.outputs(series)
+        else:
+            asked = times_of(at, form)
+            outputs = estimator.outputs_at(series, asked)
     except (SolveError, TypeError, ValueError) as reason:
         raise WrongUseError(f"{table}: {in_options(reason)}") from reason
-    predictions = prediction_table(estimator, series, outputs, form.id, str(config.get("label", "prediction")))
+    label = str(config.get("label", "prediction"))
+    if at is None:
+        predictions = prediction_table(estimator, series, outputs, form.id, label)
+    else:
+        predictions = table_over_time(estimator, series, outputs, asked, label)
     if spreadsheet_safe:
         predictions = without_formulas(predictions)
     if out is None:

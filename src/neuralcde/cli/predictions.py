@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import zoneinfo
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from torch import Tensor
 
 from ..estimators.path_estimator import PathEstimator
 from ..series import IrregularSeries
+from ..series.table_format import TableFormat
 from ..tasks import Task
 from .errors import WrongUseError
 
@@ -25,6 +28,43 @@ def prediction_table(
     columns |= estimator.task_.prediction_columns(outputs, label)
     if truth is not None:
         columns[f"true_{label}"] = np.asarray(truth).tolist()
+    return polars.DataFrame(columns)
+
+
+def times_of(text: str, form: TableFormat) -> list[Any]:
+    """The times of --at: numbers, or datetimes in the zone of the table if its times are datetimes."""
+    found: list[Any] = []
+    for item in text.split(","):
+        try:
+            found.append(_time_of(item.strip(), form))
+        except ValueError as reason:
+            wanted = "ISO datetimes, e.g. 2026-01-31T12:00" if form.kind == "datetime" else "numbers, e.g. 6,12,24"
+            raise WrongUseError(f"--at {text}: {item.strip()!r} is not one of {wanted}.") from reason
+    return found
+
+
+def _time_of(item: str, form: TableFormat) -> Any:
+    if form.kind != "datetime":
+        return float(item)
+    stamp = datetime.datetime.fromisoformat(item)
+    if form.time_zone is not None and stamp.tzinfo is None:
+        return stamp.replace(tzinfo=zoneinfo.ZoneInfo(form.time_zone))
+    return stamp
+
+
+def table_over_time(
+    estimator: PathEstimator, series: IrregularSeries, outputs: Tensor, times: list[Any], label: str
+) -> polars.DataFrame:
+    """Table of predictions at times, one row per id and time; null where a series had not begun."""
+    form, flat = series.format, outputs.flatten(0, 1)
+    columns: dict[str, Any] = {
+        form.id: np.repeat(np.asarray(series.ids, dtype=object), len(times)).tolist(),
+        form.time: times * len(series),
+    }
+    begun = ~flat.isnan().any(1)
+    place = begun.long().cumsum(0) - 1
+    for name, values in estimator.task_.prediction_columns(flat[begun], label).items():
+        columns[name] = [values[k] if known else None for known, k in zip(begun.tolist(), place.tolist(), strict=True)]
     return polars.DataFrame(columns)
 
 

@@ -86,6 +86,12 @@ def _with_numbers(
     return Table(frame, unreadable)
 
 
+def nulls_for_missing(frame: polars.DataFrame, names: Collection[str]) -> polars.DataFrame:
+    """The table with nulls in place of empty cells and markers such as NA, in those of these columns that are text."""
+    text = [column for column in frame.iter_columns() if column.name in names and column.dtype == polars.String]
+    return frame.with_columns(map(without_missing, text))
+
+
 def _read_typed(content: bytes, file: Path, ending: str) -> polars.DataFrame:
     source = io.BytesIO(content)
     try:

@@ -184,6 +184,11 @@ class Recipe:
         self.options = Recipe(self.member, **self.options | options).options
         return self
 
+    def with_default(self, **options: Any) -> Recipe:
+        """The recipe with more options, except those that it sets already or that the constructor does not take."""
+        known = _options_of(self.member)
+        return Recipe(self.member, **{name: value for name, value in options.items() if name in known} | self.options)
+
     def build(self, *sizes: Any, **defaults: Any) -> Any:
         """Build the part.
 

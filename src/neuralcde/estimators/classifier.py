@@ -65,9 +65,11 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
         depth: int = 3,
         field: Chosen = "mlp",
         path: Chosen = "linear",
+        encoder: Chosen = None,
+        readout: Chosen = "auto",
         intensity: bool | Literal["auto"] = "auto",
         per_row: bool = False,
-        pool: Literal["last", "mean"] = "last",
+        pool: Literal["auto", "last", "mean", "both"] = "auto",
         task: Chosen = "auto",
         solver: str | Tableau = "rk4",
         substeps: int = 1,
@@ -78,11 +80,14 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
         weight_penalty: float = 0.0,
         weight_decay: float = 0.0,
         gradient_clip: float | None = 1.0,
-        schedule: Literal["plateau", "cosine", "constant"] = "cosine",
+        schedule: Literal["plateau", "cosine", "one_cycle", "constant"] = "cosine",
         patience: int | None = 30,
         ema_decay: float = 0.99,
         channel_dropout: float = 0.0,
         channel_jitter: float = 0.0,
+        row_dropout: float = 0.0,
+        average_epochs: int = 1,
+        monitor: Literal["metric", "loss"] = "metric",
         validation_fraction: float = 0.15,
         device: str = "cpu",
         class_weight: Any = None,
@@ -96,6 +101,8 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
             depth=depth,
             field=field,
             path=path,
+            encoder=encoder,
+            readout=readout,
             intensity=intensity,
             per_row=per_row,
             pool=pool,
@@ -114,6 +121,9 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
             ema_decay=ema_decay,
             channel_dropout=channel_dropout,
             channel_jitter=channel_jitter,
+            row_dropout=row_dropout,
+            average_epochs=average_epochs,
+            monitor=monitor,
             validation_fraction=validation_fraction,
             device=device,
             random_state=random_state,
@@ -170,8 +180,8 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
     def predict_proba_at(self, X: Any, times: Any) -> NDArray[Any]:
         """Class probabilities at given times.
 
-        On causal paths (all but "natural_cubic" and "smoothing"), a probability at the time of a row depends only on
-        the rows up to it. Between two rows it also depends on the next row, unless path="rectilinear".
+        They are the probabilities for `X.until(t)`: nothing after a time is used for it. A time may lie after the last
+        row. See `outputs_at` for the cost.
 
         Parameters
         ----------
@@ -183,6 +193,6 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
         Returns
         -------
         array
-            Shape (series, k, classes).
+            Shape (series, k, classes); NaN where a series had not begun at the time.
         """
         return self.task_.probabilities(self.outputs_at(X, times))

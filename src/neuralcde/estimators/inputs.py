@@ -135,6 +135,43 @@ def as_targets(
     return targets
 
 
+def per_series(name: str, given: Any, series: IrregularSeries, *, by_id: bool) -> NDArray[Any] | None:
+    """The argument `sample_weight` or `groups` as an array in the order of the series; None if it is not given."""
+    if given is None:
+        return None
+    try:
+        found = as_targets(given, series, by_id=by_id)
+    except ArgumentError as reason:
+        raise ArgumentError(f"{name}, which is given per series like y: {reason}", argument=name) from reason
+    if found.ndim != 1:
+        raise ArgumentError(f"{name} must be one per series, got shape {found.shape}.", argument=name)
+    if name == "groups":
+        return found
+    if found.dtype.kind not in "biuf" or not np.isfinite(found).all() or (found < 0).any() or not found.any():
+        raise ArgumentError(f"{name} must be numbers of at least 0, not all of them 0.", argument=name)
+    return found.astype(np.float64)
+
+
+def as_validation(
+    estimator: Any, noted: Mapping[str, Any], given: Any, *, per_row: bool
+) -> tuple[IrregularSeries, NDArray[Any]] | None:
+    """The argument `validation` as series and targets; `noted` is what scikit-learn noted of the training array."""
+    if given is None:
+        return None
+    if not isinstance(given, tuple) or len(given) != 2:
+        raise ArgumentError(
+            f"validation must be a pair (X, y), got {reprlib.repr(given)}.",
+            argument="validation",
+        )
+    notes = copy.copy(estimator)
+    vars(notes).update(noted)
+    try:
+        series = as_series(notes, given[0])
+        return series, as_targets(given[1], series, by_id=series is given[0], per_row=per_row)
+    except ValueError as reason:
+        raise ArgumentError(f"validation: {reason}", argument="validation") from reason
+
+
 def _looked_up(y: Any, ids: list[Any], *, from_table: bool) -> Any:
     """A pandas object in the order of the ids if they are its index; unchanged if its index is 0, 1, ..."""
     index = y.index.tolist()

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..contracts import Recipe
-from ..models import PathModel
+from ..models import PathModel, Readout, RowEncoder
 from ..tasks import Task
 from .preparation import Preparation
 
@@ -36,9 +36,25 @@ def new_module(parameters: Mapping[str, Any], preparation: Preparation, task: Ta
     made: PathModel = recipe.build(
         preparation.channels,
         task.outputs,
-        **{name: parameters[name] for name in ("hidden", "width", "depth", "field", "pool", "solver")},
+        **{name: parameters[name] for name in ("hidden", "width", "depth", "field", "solver")},
+        **_inputs_and_outputs(parameters, preparation),
         steps=recipe.member.default_steps(parameters["substeps"]),
         static=preparation.static_features,
-        intensity=preparation.intensity,
+        intensity=preparation.counts,
     )
     return made
+
+
+def _inputs_and_outputs(parameters: Mapping[str, Any], preparation: Preparation) -> dict[str, Any]:
+    """Encoder, path scheme, readout and pooling of the model, with "auto" replaced by a choice."""
+    encoder, readout, pool = (parameters[name] for name in ("encoder", "readout", "pool"))
+    encoded = preparation.encoded
+    found = {"pool": ("both" if encoded else "last") if pool == "auto" else pool}
+    if encoded:
+        chosen = "mlp" if isinstance(encoder, str) and encoder == "auto" else encoder
+        found["encoder"] = Recipe.of(chosen, RowEncoder.registry).with_default(intensity=preparation.intensity)
+        found["scheme"] = preparation.scheme
+    if isinstance(readout, str) and readout == "auto":
+        readout = "summary" if encoded else "linear"
+    found["readout"] = Recipe.of(readout, Readout.registry).with_default(intensity=preparation.intensity)
+    return found

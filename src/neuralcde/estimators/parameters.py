@@ -59,10 +59,24 @@ OPTIONS = {
         "Interpolation scheme of the control path, by name or as an object: `nc.Smoothing(penalty=10)`. "
         '"linear" and "hermite" interpolate forward-filled values.',
     ),
+    "encoder": Option(
+        Either(Choice("auto"), Nothing("none: the path interpolates the values themselves"), PartOf(KINDS["encoder"])),
+        None,
+        "Network that turns what is known at each row (values carried forward, time since the last observation, "
+        "counts, running statistics, clock) into the few features that the path interpolates, by name or as a recipe: "
+        '`nc.RowMLP.with_options(features=("last", "elapsed"))`. "auto": only if values are missing.',
+    ),
+    "readout": Option(
+        Either(Choice("auto"), PartOf(KINDS["readout"])),
+        "auto",
+        "Map from the state to the output, by name or as a recipe: `nc.SummaryReadout.with_options(bins=16)`. "
+        '"auto": "summary" with an encoder, else "linear".',
+    ),
     "intensity": Option(
         Either(Choice("auto"), Flag()),
         "auto",
-        "Whether each channel gets an additional channel that counts its observations (the observational intensity). "
+        "Whether the model sees when values were observed (the observational intensity): through an additional "
+        "channel per channel that counts its observations, or with an encoder through features of each row. "
         '"auto": only if values are missing.',
     ),
     "per_row": Option(
@@ -72,10 +86,11 @@ OPTIONS = {
         'on causal paths (all but "natural_cubic" and "smoothing") they depend on the past alone.',
     ),
     "pool": Option(
-        Choice("last", "mean"),
-        "last",
-        "State that the output is read off: the last state, or the mean of the states over time. For an output at a "
-        "row or at a given time, the mean is over the states up to it.",
+        Choice("auto", "last", "mean", "both"),
+        "auto",
+        "State that the output is read off: the last state, the mean of the states over time, or both. For an output "
+        'at a row or at a given time, the mean is over the states up to it. "auto": "both" with an encoder, else '
+        '"last".',
     ),
     "task": Option(
         Either(Choice("auto"), PartOf(KINDS["task"])),
@@ -106,6 +121,9 @@ OPTIONS = {
     "ema_decay": replace(TRAINING["ema_decay"], default=0.99),
     "channel_dropout": TRAINING["channel_dropout"],
     "channel_jitter": TRAINING["channel_jitter"],
+    "row_dropout": TRAINING["row_dropout"],
+    "average_epochs": TRAINING["average_epochs"],
+    "monitor": TRAINING["monitor"],
     "validation_fraction": Option(
         Number(0.0, 1.0, open_high=True),
         0.15,

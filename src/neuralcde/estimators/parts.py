@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from ..contracts import Argument, ArgumentError, Part, Recipe, Registry
 from ..fields import VectorField
-from ..models import PathModel
+from ..models import PathModel, Readout, RowEncoder
 from ..paths import PathScheme
 from ..solve import Tableau
 from ..tasks import Task
@@ -20,6 +20,8 @@ KINDS: dict[str, Registry[Any]] = {
     "model": PathModel.registry,
     "field": VectorField.registry,
     "path": PathScheme.registry,
+    "encoder": RowEncoder.registry,
+    "readout": Readout.registry,
     "task": Task.registry,
 }
 # Far above useful sizes. They bound what a model folder from an untrusted source can ask for.
@@ -45,7 +47,7 @@ def part_to_config(name: str, value: Any) -> Any:
     """Convert a part to JSON: its name, or its name and options; a tableau is converted to its coefficients."""
     if isinstance(value, Tableau):
         return value.to_config()
-    if name not in KINDS or isinstance(value, str):
+    if name not in KINDS or value is None or isinstance(value, str):
         return value
     if isinstance(value, Part):
         return value.to_config()
@@ -56,7 +58,7 @@ def part_from_config(name: str, config: Any) -> Any:
     """The inverse of `part_to_config`. Parts from outside the package must have been imported before."""
     if name == "solver" and isinstance(config, dict):
         return Tableau.from_config(config)
-    if isinstance(config, str) and name in KINDS and (name, config) != ("task", "auto"):
+    if isinstance(config, str) and name in KINDS and (config != "auto" or config in KINDS[name]):
         KINDS[name][config]  # an unknown name raises an error that says how to register it
     if name not in KINDS or not isinstance(config, dict):
         return config

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -24,9 +24,10 @@ from ..solve import Tableau
 from ..system import Processes
 from ..tasks import Task, missing_targets
 from ..train import TrainingSettings, outputs_of, train
-from .inputs import OF_ARRAYS, as_series, as_targets, as_training_series
+from .inputs import OF_ARRAYS, as_series, as_targets, as_training_series, as_validation, per_series
 from .modules import seeded_module
-from .output_checks import check_finite, check_within
+from .output_checks import check_finite
+from .outputs_at import outputs_at
 from .parameters import OPTIONS, check_parameters
 from .parts import Chosen, copied
 from .preparation import Preparation
@@ -54,9 +55,11 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         depth: int = 3,
         field: Chosen = "mlp",
         path: Chosen = "linear",
+        encoder: Chosen = None,
+        readout: Chosen = "auto",
         intensity: bool | Literal["auto"] = "auto",
         per_row: bool = False,
-        pool: Literal["last", "mean"] = "last",
+        pool: Literal["auto", "last", "mean", "both"] = "auto",
         task: Chosen = "auto",
         solver: str | Tableau = "rk4",
         substeps: int = 1,
@@ -67,11 +70,14 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         weight_penalty: float = 0.0,
         weight_decay: float = 0.0,
         gradient_clip: float | None = 1.0,
-        schedule: Literal["plateau", "cosine", "constant"] = "cosine",
+        schedule: Literal["plateau", "cosine", "one_cycle", "constant"] = "cosine",
         patience: int | None = 30,
         ema_decay: float = 0.99,
         channel_dropout: float = 0.0,
         channel_jitter: float = 0.0,
+        row_dropout: float = 0.0,
+        average_epochs: int = 1,
+        monitor: Literal["metric", "loss"] = "metric",
         validation_fraction: float = 0.15,
         device: str = "cpu",
         random_state: Any = None,
@@ -83,6 +89,8 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         self.depth = depth
         self.field = field
         self.path = path
+        self.encoder = encoder
+        self.readout = readout
         self.intensity = intensity
         self.per_row = per_row
         self.pool = pool
@@ -101,6 +109,9 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         self.ema_decay = ema_decay
         self.channel_dropout = channel_dropout
         self.channel_jitter = channel_jitter
+        self.row_dropout = row_dropout
+        self.average_epochs = average_epochs
+        self.monitor = monitor
         self.validation_fraction = validation_fraction
         self.device = device
         self.random_state = random_state
@@ -112,7 +123,18 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
     preparation_: Preparation
     module_: PathModel
 
-    def fit(self, X: Any, y: Any, *, folder: Path | str | None = None, resume: bool = False) -> Any:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        validation: tuple[Any, Any] | None = None,
+        callbacks: Sequence[Callable[[dict[str, Any]], Any]] = (),
+        folder: Path | str | None = None,
+        resume: bool = False,
+    ) -> Any:
         """Fit the model to series and their targets.
 
         Parameters
@@ -124,6 +146,17 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
             One target per series: an array in the order of the series, or a mapping (or pandas Series) from id to
             target. With `per_row` one target per row: one array for all rows, or one array per series, by position or
             by id; NaN for unknown targets.
+        sample_weight
+            One weight per series, by position or by id like y, on its loss in training and in validation. A series
+            with weight 0 is left out. None for equal weights.
+        groups
+            One group per series, by position or by id like y, e.g. the patient of a stay. The validation split keeps
+            the series of a group together.
+        validation
+            X and y of the validation series, in place of a split.
+        callbacks
+            Functions that are called after each epoch with its row of `history_`, a dictionary. If one returns True,
+            training stops.
         folder
             Folder for checkpoints and the training history; None to write none.
         resume
@@ -142,31 +175,51 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
             )
         series, noted = as_training_series(self, X)
         targets = as_targets(y, series, by_id=series is X, per_row=self.per_row)
+        weights = per_series("sample_weight", sample_weight, series, by_id=series is X)
+        group = per_series("groups", groups, series, by_id=series is X)
+        held_out = as_validation(self, noted, validation, per_row=self.per_row)
+        if weights is not None and not weights.all():
+            chosen = np.flatnonzero(weights)
+            rows = ragged.select(series.offsets, torch.from_numpy(chosen))[0] if self.per_row else chosen
+            series, targets, weights = series[chosen], targets[rows], weights[chosen]
+            group = None if group is None else group[chosen]
         task = self.make_task(targets)
-        encoded = task.encode(targets)
+        numbers = task.encode(targets)
         seed = Processes.current().agree(lambda: int(check_random_state(self.random_state).randint(2**31 - 1)))
-        training, validation = self._split(None if self.per_row else targets, len(series), seed)
+        training, validating = np.arange(len(series)), np.arange(0)
+        if held_out is None:
+            training, validating = self._split(None if self.per_row else targets, len(series), seed, group)
         intensity = bool(series.values.isnan().any()) if self.intensity == "auto" else bool(self.intensity)
-        preparation = Preparation.fit(series[training], intensity=intensity, scheme=copied(PathScheme.of(self.path)))
+        encoded = intensity if isinstance(self.encoder, str) and self.encoder == "auto" else self.encoder is not None
+        scheme = copied(PathScheme.of(self.path))
+        preparation = Preparation.fit(series[training], intensity=intensity, encoded=encoded, scheme=scheme)
 
         def part(chosen: NDArray[Any]) -> PathDataset:
             rows = ragged.select(series.offsets, torch.from_numpy(chosen))[0] if self.per_row else chosen
-            return self._dataset(series[chosen], preparation, encoded[rows])
+            weight = None if weights is None else torch.from_numpy(weights[chosen])
+            if weight is not None and self.per_row:
+                weight = weight.repeat_interleave(series[chosen].lengths)
+            return self._dataset(series[chosen], preparation, numbers[rows], weight, per_batch=bool(self.row_dropout))
 
         data = part(training)
+        judge = part(validating) if len(validating) else None
+        if held_out is not None:
+            judge = self._dataset(held_out[0], preparation, task.encode(held_out[1]))
         assert data.targets is not None
         if self.batch_size == "auto":
             settings = dataclasses.replace(settings, batch_size=int(np.clip(len(training) // 60, 8, 512)))
         module = seeded_module(vars(self), preparation, task, seed).to(self.device)
+        module.fit_inputs(preparation.series(series[training]), per_row=bool(self.per_row))
         module.readout.start_at(task.prior(data.targets))
         result = train(
             module,
             task,
             data,
-            part(validation) if len(validation) else None,
+            judge,
             dataclasses.replace(settings, seed=seed % 10**6),
             folder=None if folder is None else Path(folder),
             resume=resume,
+            callbacks=callbacks,
         )
         fitted = {
             "task_": task,
@@ -174,6 +227,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
             "module_": module,
             "history_": result.history,
             "best_epoch_": result.best_epoch,
+            "averaged_epochs_": result.averaged_epochs,
             "interrupted_": result.interrupted,
             "n_iter_": len(result.history),
             "_fitted_params": copied(self.get_params(deep=False)),
@@ -213,46 +267,47 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "module_")
         series = as_series(self, X)
         outputs, _ = outputs_of(self.module_, self._dataset(series))
-        check_finite(outputs, series, per_row=self.per_row)
+        check_finite(outputs, series, of_series=ragged.series_of_rows(series.offsets) if self.per_row else None)
         return outputs.cpu()
 
     def outputs_at(self, X: Any, times: Any) -> Float[Tensor, "series k outputs"]:
-        """Raw outputs of the model at given times, as `outputs` gives them at the end of a series.
+        """Raw outputs of the model at given times: those that `outputs` gives for `X.until(t)`.
+
+        Nothing after a time is used for it, and the asked times do not affect each other. A time after the last row is
+        allowed: time passes, and nothing new is seen. With `per_row`, it is the output for the last row of
+        `X.until(t)`.
 
         Parameters
         ----------
         X
             Series, as in `fit`.
         times
-            Shape (k,), the same times for all series, or (series, k), in the units of the table. Each time must lie
-            between the first and the last observation of its series.
+            Shape (k,), the same times for all series, or (series, k), in the units of the table.
 
         Returns
         -------
         Tensor
-            Shape (series, k, outputs).
+            Shape (series, k, outputs); NaN where a series had not begun at the time.
 
         Raises
         ------
         ValueError
-            If a time lies outside its series, X does not fit the series that the estimator was fitted on, or an output
-            is not finite.
+            If a time is NaN, X does not fit the series that the estimator was fitted on, or an output is not finite.
+
+        Notes
+        -----
+        Cost: with a causal path, one solve of the series, and one gap per time. With "natural_cubic", "smoothing",
+        `fill="interpolate"` or a model that solves no equation, each time costs a solve of the truncated series.
         """
         check_is_fitted(self, "module_")
         series = as_series(self, X)
-        data = self._dataset(series)
         asked = torch.from_numpy(self.preparation_.format.numbers(times))
-        check_within(series, asked)
-        at = asked / self.preparation_.scaler.time_scale_
-        rows = []
-        for start in range(0, len(series), 256):
-            part = data[start : start + 256]
-            with torch.no_grad():
-                self.module_.eval()
-                rows.append(self.module_(part, at=at if at.ndim < 2 else at[start : start + 256]))
-        outputs = torch.cat(rows)
-        check_finite(outputs, series)
-        return outputs.cpu()
+
+        def build(part: IrregularSeries) -> ControlPath | IrregularSeries:
+            batch: ControlPath | IrregularSeries = self._dataset(part)[:]
+            return batch
+
+        return outputs_at(self.module_, build, self.preparation_.scheme, series, asked)
 
     def read_long(self, frame: Any, *, duplicates: Literal["error", "mean", "last"] = "error") -> IrregularSeries:
         """Read a new long table in the format of the training table: same columns, categories and unit of time."""
@@ -309,7 +364,9 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         """Parameters of the estimator that are passed to the task."""
         return {}
 
-    def _split(self, targets: NDArray[Any] | None, size: int, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _split(
+        self, targets: NDArray[Any] | None, size: int, seed: int, groups: NDArray[Any] | None = None
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
         """Split into training and validation series, as sorted positions."""
         everything = np.arange(size)
         count = round(self.validation_fraction * size)
@@ -319,24 +376,35 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         if count < MIN_VALIDATION_SERIES:
             return everything, everything[:0]
         labels = targets if self.goal == "classification" else None
-        training, validation = stratified_split(size, count, seed % 2**31, labels=labels)
+        training, validation = stratified_split(size, count, seed % 2**31, labels=labels, groups=groups)
         return np.sort(training), np.sort(validation)
 
     def _dataset(
-        self, series: IrregularSeries, preparation: Preparation | None = None, targets: Tensor | None = None
+        self,
+        series: IrregularSeries,
+        preparation: Preparation | None = None,
+        targets: Tensor | None = None,
+        weights: Tensor | None = None,
+        *,
+        per_batch: bool = False,
     ) -> PathDataset:
-        """The data set of paths of these series. For large data the paths are built per batch, to save memory."""
+        """The data set of these series, as paths, or as prepared series if the model has an encoder.
+
+        For large data each batch is prepared when it is needed, to save memory.
+        """
         learnt = preparation or self.preparation_
 
-        def path(part: IrregularSeries) -> ControlPath:
-            return learnt.path(learnt.series(part)).to(self.device)
+        def prepared(part: IrregularSeries) -> ControlPath | IrregularSeries:
+            found = learnt.series(part)
+            return (found if learnt.encoded else learnt.path(found)).to(self.device)
 
-        large = series.values.numel() > LARGE
+        large = per_batch or series.values.numel() > LARGE
         return PathDataset(
-            series if large else path(series),
+            series if large else prepared(series),
             None if targets is None else targets.to(self.device),
             per_row=bool(self.per_row),
-            build=path if large else None,
+            weights=None if weights is None else weights.to(self.device),
+            build=prepared if large else None,
         )
 
     def __sklearn_tags__(self) -> Tags:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..paths import ControlPath, PathScheme
 from ..series import IrregularSeries, SeriesScaler
-from ..series.table_format import NANOSECONDS, StaticColumn, TableFormat
+from ..series.table_format import NANOSECONDS, TableColumn, TableFormat
 from .json_shapes import FINITE, POSITIVE, TEXT, TRUTH, WHOLE, OrNull, check_shape, one_of
 
 STATE = {
@@ -29,6 +29,7 @@ STATE = {
         "channel_scales_": {"time": POSITIVE, "count": POSITIVE, "counts": OrNull([POSITIVE]), "from_start": TRUTH},
     },
     "intensity": TRUTH,
+    "encoded": TRUTH,
     "scheme": {"name": TEXT},
     "flagged": [WHOLE],
     "use": [one_of(0.0, 1.0, None)],
@@ -43,6 +44,7 @@ STATE = {
         "static": [{"name": TEXT, "categories": OrNull([TEXT])}],
         "backend": one_of(None, "pandas", "polars", "pyarrow", "modin", "cudf"),
         "in_order": TRUTH,
+        "text_channels": [{"name": TEXT, "categories": [TEXT]}],
     },
 }
 
@@ -56,7 +58,10 @@ class Preparation:
     scaler
         The fitted scaler.
     intensity
-        Whether a channel with the count of observations is added for each channel (section 4.2).
+        Whether the model sees when values were observed: by a channel with the count of observations for each channel
+        (section 4.2), or by its encoder.
+    encoded
+        Whether the model has a row encoder, which makes the path. Then no counts are added.
     scheme
         The interpolation scheme of the path.
     flagged
@@ -73,6 +78,7 @@ class Preparation:
 
     scaler: SeriesScaler
     intensity: bool
+    encoded: bool
     scheme: PathScheme
     flagged: tuple[int, ...]
     use: tuple[float, ...]
@@ -81,19 +87,25 @@ class Preparation:
     format: TableFormat
 
     @classmethod
-    def fit(cls, series: IrregularSeries, *, intensity: bool, scheme: PathScheme) -> Preparation:
+    def fit(cls, series: IrregularSeries, *, intensity: bool, encoded: bool, scheme: PathScheme) -> Preparation:
         """Fit to training series."""
         missing = series.static.isnan().any(0)
         flagged = tuple(missing.nonzero()[:, 0].tolist())
         use, static_use = _use(series.values), _use(series.static)
         _warn_of_constants(series.channel_names, use, intensity=intensity)
         dtype: Literal["float32", "float64"] = "float64" if series.dtype == torch.float64 else "float32"
-        return cls(SeriesScaler().fit(series), intensity, scheme, flagged, use, static_use, dtype, series.format)
+        scaler = SeriesScaler().fit(series)
+        return cls(scaler, intensity, encoded, scheme, flagged, use, static_use, dtype, series.format)
 
     @property
     def channels(self) -> int:
-        """Number of channels of the path: time, counts (with `intensity`), data."""
-        return 1 + len(self.scaler.channel_names_in_) * (2 if self.intensity else 1)
+        """Number of channels that the model gets: time, counts (with `intensity` and no encoder), data."""
+        return 1 + len(self.scaler.channel_names_in_) * (2 if self.counts else 1)
+
+    @property
+    def counts(self) -> bool:
+        """Whether channels with the counts of observations are added."""
+        return self.intensity and not self.encoded
 
     @property
     def static_features(self) -> int:
@@ -118,7 +130,7 @@ class Preparation:
             names = tuple(f"{scaled.static_names[k]} observed" for k in self.flagged)
             static = torch.cat([scaled.static.nan_to_num(0.0), flags], dim=1)
             scaled = dataclasses.replace(scaled, static=static, static_names=(*scaled.static_names, *names))
-        return scaled.with_channels(counts="per_channel" if self.intensity else None)
+        return scaled.with_channels(counts="per_channel" if self.counts else None)
 
     def path(self, series: IrregularSeries) -> ControlPath:
         """The path of prepared series."""
@@ -129,6 +141,7 @@ class Preparation:
         return {
             "scaler": self.scaler.to_state(),
             "intensity": self.intensity,
+            "encoded": self.encoded,
             "scheme": self.scheme.to_config(),
             "flagged": list(self.flagged),
             "use": [None if math.isnan(factor) else factor for factor in self.use],
@@ -142,10 +155,12 @@ class Preparation:
         """The inverse of `to_state`; a ValueError if the state is not one that `to_state` gives."""
         _check_state(state)
         table = dict(state["format"])
-        table["static"] = tuple(_static_column(column) for column in table["static"])
+        for name in ("static", "text_channels"):
+            table[name] = tuple(_table_column(column) for column in table[name])
         return cls(
             SeriesScaler.from_state(state["scaler"]),
             state["intensity"],
+            state["encoded"],
             PathScheme.from_config(state["scheme"]),
             tuple(state["flagged"]),
             tuple(math.nan if factor is None else factor for factor in state["use"]),
@@ -212,12 +227,18 @@ def _check_state(state: dict[str, Any]) -> None:
         raise ValueError("scaler: names of channels and of static features must differ, and there must be a channel.")
     if len(set(state["flagged"])) < len(state["flagged"]) or not all(k < len(static) for k in state["flagged"]):
         raise ValueError(f"flagged: {state['flagged'][:3]} ... do not number the {len(static)} static features.")
-    columns = [_static_column(column) for column in format["static"]]
+    columns = [_table_column(column) for column in format["static"]]
     if columns and [name for column in columns for name in column.feature_names] != static:
         raise ValueError("format.static does not give the features of scaler.static_names_in_.")
+    text = [_table_column(column) for column in format["text_channels"]]
+    read = TableFormat(text_channels=tuple(text)).channel_columns(names)
+    distinct = len({column.name for column in read}) == len(read)
+    whole = [name for column in read for name in column.feature_names] == names
+    if not (distinct and whole and [column for column in read if column in text] == text):
+        raise ValueError("format.text_channels does not give channels of scaler.channel_names_in_.")
 
 
-def _static_column(column: dict[str, Any]) -> StaticColumn:
-    """A static column as JSON holds it."""
+def _table_column(column: dict[str, Any]) -> TableColumn:
+    """A column of the table as JSON holds it."""
     categories = column["categories"]
-    return StaticColumn(column["name"], None if categories is None else tuple(categories))
+    return TableColumn(column["name"], None if categories is None else tuple(categories))

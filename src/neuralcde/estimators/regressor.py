@@ -64,8 +64,8 @@ class NeuralCDERegressor(RegressorMixin, PathEstimator):  # type: ignore[misc]
     def predict_at(self, X: Any, times: Any) -> NDArray[Any]:
         """Predictions at given times.
 
-        On causal paths (all but "natural_cubic" and "smoothing"), a prediction at the time of a row depends only on the
-        rows up to it. Between two rows it also depends on the next row, unless path="rectilinear".
+        They are the predictions for `X.until(t)`: nothing after a time is used for it. A time may lie after the last
+        row. See `outputs_at` for the cost.
 
         Parameters
         ----------
@@ -77,6 +77,6 @@ class NeuralCDERegressor(RegressorMixin, PathEstimator):  # type: ignore[misc]
         Returns
         -------
         array
-            Shape (series, k), or (series, k, targets) for 2-d targets.
+            Shape (series, k), or (series, k, targets) for 2-d targets; NaN where a series had not begun at the time.
         """
         return self.task_.decode(self.outputs_at(X, times))

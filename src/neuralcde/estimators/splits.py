@@ -6,11 +6,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import GroupShuffleSplit, StratifiedGroupKFold, train_test_split
+
+from ..contracts import ArgumentError
 
 
 def stratified_split(
-    size: int, held_out: int | float, seed: int, *, labels: NDArray[Any] | None = None
+    size: int,
+    held_out: int | float,
+    seed: int,
+    *,
+    labels: NDArray[Any] | None = None,
+    groups: NDArray[Any] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Split series at random into a kept and a held-out part, stratified by class.
 
@@ -27,6 +34,9 @@ def stratified_split(
         Seed of the draw. The same seed gives the same split.
     labels
         One class per series. The split is not stratified if it is None or has several labels per series.
+    groups
+        One group per series: the series of a group are all kept or all held out. The number of series that are held out
+        is then only about `held_out`. None for no groups.
 
     Returns
     -------
@@ -36,7 +46,7 @@ def stratified_split(
     Raises
     ------
     ValueError
-        If a part would be empty.
+        If a part would be empty, e.g. because there is only one group.
 
     Examples
     --------
@@ -45,10 +55,36 @@ def stratified_split(
     >>> len(kept), sorted(int(k) % 2 for k in held)
     (6, [0, 1])
     """
+    if groups is not None:
+        return _grouped_split(size, held_out, seed, labels, groups)
     strata = None
     if labels is not None and labels.ndim == 1:
         _, counts = np.unique(labels, return_counts=True)
         wanted = round(held_out * size) if isinstance(held_out, float) else held_out
         strata = labels if counts.min() >= 2 and min(wanted, size - wanted) >= len(counts) else None
     kept, held = train_test_split(np.arange(size), test_size=held_out, random_state=seed, stratify=strata)
+    return kept, held
+
+
+def _grouped_split(
+    size: int, held_out: int | float, seed: int, labels: NDArray[Any] | None, groups: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A split that keeps groups together; stratified if each class and the groups are enough for the folds."""
+    share = held_out if isinstance(held_out, float) else held_out / size
+    folds, count = max(round(1 / share), 2), len(np.unique(groups))
+    if count < 2:
+        raise ArgumentError(
+            "groups: all series are in one group, so that no group can be held out for validation; "
+            "use validation=(X, y), or validation_fraction=0.",
+            argument="groups",
+        )
+    everything = np.arange(size)
+    flat = labels is not None and labels.ndim == 1 and np.unique(labels, return_counts=True)[1].min() >= folds
+    if flat and count >= 2 * folds:
+        splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=seed)
+        kept, held = next(splitter.split(everything, labels, groups))
+        if len(held):
+            return kept, held
+    shuffled = GroupShuffleSplit(1, test_size=max(round(share * count), 1), random_state=seed)
+    kept, held = next(shuffled.split(everything, groups=groups))
     return kept, held

@@ -20,7 +20,7 @@ from .readout import Readout, Seen
 from .row_encoder import RowEncoder, encoded_series
 from .trajectory import Trajectory
 
-Pool = Literal["last", "mean"]
+Pool = Literal["last", "mean", "both"]
 At = Literal["knots"] | Times
 
 
@@ -46,8 +46,8 @@ class PathModel(nn.Module, Named):
         The initial state, `self.initial(path)`: "zero", "linear" (a linear map of X(t0)), "static" (a network on the
         static features), "both"; None for a model without one.
     pool
-        The state that `model(path)` reads out: the "last" one, or the "mean" over time (by the trapezoidal rule between
-        rows). With `at`, the state at that time, or its mean up to that time.
+        The state that `model(path)` reads out: the "last" one, the "mean" over time (by the trapezoidal rule between
+        rows), or "both", one after the other. With `at`, the state at that time, and its mean up to that time.
     time_channel
         Whether the path has a time channel. Without one a CDE does not depend on how fast time passes (section 6.1).
     encoder
@@ -90,8 +90,8 @@ class PathModel(nn.Module, Named):
         check_sizes(channels=channels, outputs=outputs, hidden=hidden)
         if not isinstance(static, int | np.integer) or static < 0:
             raise ValueError(f"static must be the number of static features, got {static!r}.")
-        if pool not in ("last", "mean"):
-            raise ValueError(f'pool={pool!r} is not "last" or "mean".')
+        if pool not in ("last", "mean", "both"):
+            raise ValueError(f'pool={pool!r} is not "last", "mean" or "both".')
         if encoder is not None and not isinstance(encoder, RowEncoder):
             encoder = Recipe.of(encoder, RowEncoder.registry).build(channels, static=static)
         self.channels, self.outputs, self.hidden, self.static = channels, outputs, hidden, static
@@ -103,7 +103,11 @@ class PathModel(nn.Module, Named):
             self.initial = InitialState(initial, self.path_channels, static, hidden)
         recipe = Recipe.of(readout, Readout.registry)
         self.readout: Readout = recipe.build(
-            readout_features or hidden, outputs, channels=self.path_channels, static=static
+            (readout_features or hidden) * (2 if pool == "both" else 1),
+            outputs,
+            channels=self.path_channels,
+            data=channels - int(time_channel),
+            static=static,
         )
 
     @abstractmethod
@@ -119,9 +123,15 @@ class PathModel(nn.Module, Named):
     def path(self, given: ControlPath | IrregularSeries) -> ControlPath:
         """The path that drives the model: that of the encoded rows if there is an encoder, else the given path."""
         if self.encoder is not None:
-            series = given.series if isinstance(given, ControlPath) else given
-            return self.scheme.build(encoded_series(self.encoder, series))
+            return self.scheme.build(encoded_series(self.encoder, series_of(given)))
         return self.scheme.build(given) if isinstance(given, IrregularSeries) else given
+
+    def driving_path(self, given: ControlPath | IrregularSeries) -> ControlPath:
+        """Like `path`, but raises `TypeError` or `ValueError` if the model was not made for such paths."""
+        self._check_given(given)
+        path = self.path(given)
+        self._check_path(path)
+        return path
 
     def forward(self, path: ControlPath | IrregularSeries, at: At | None = None) -> Float[Tensor, "..."]:
         """The outputs of the model.
@@ -139,33 +149,46 @@ class PathModel(nn.Module, Named):
         Tensor
             Shape (series, outputs), (rows, outputs) with rows as in `path.series`, or (series, k, outputs).
         """
-        self._check_given(path)
-        path = self.path(path)
-        self._check_path(path)
-        mean = self.pool == "mean"
+        path, given = self.driving_path(path), series_of(path)
+        means = self.pool != "last"  # needs the states at all rows
         if at is None:
-            last_row = path.series.offsets[1:] - 1
-            if mean:
-                found = mean_over_time(
-                    self.features_at_rows(_asked(self.trajectory(path, rows=True).at_rows), path), path
-                )
-            else:
-                end = path.interval[:, 1:]
-                found = self.features(self.trajectory(path).last[:, None], path, end)[:, 0]
-            return self.readout(Seen(found, path, last_row))  # type: ignore[no-any-return]
+            end = path.interval[:, 1:]
+            states = self.trajectory(path, rows=means)
+            last = self.features(states.last[:, None], path, end)[:, 0] if self.pool != "mean" else None
+            mean = mean_over_time(self.features_at_rows(_asked(states.at_rows), path), path) if means else None
+            return self.readout(Seen(_joined(last, mean), path, path.series.offsets[1:] - 1, given))  # type: ignore[no-any-return]
         if isinstance(at, str):
             if at != "knots":
                 raise ValueError(f'at={at!r} is not "knots" or a tensor of times.')
             at_rows = self.features_at_rows(_asked(self.trajectory(path, rows=True).at_rows), path)
             every_row = torch.arange(len(at_rows), device=at_rows.device)
-            return self.readout(Seen(running_mean(at_rows, path) if mean else at_rows, path, every_row))  # type: ignore[no-any-return]
+            found = self.pooled(at_rows, running_mean(at_rows, path) if means else None)
+            return self.readout(Seen(found, path, every_row, given))  # type: ignore[no-any-return]
         times = path.asked_times(at)
-        states = self.trajectory(path, rows=mean, times=times)
-        found = self.features(_asked(states.at_times), path, times)
-        if mean:
-            found = running_mean_at(found, times, self.features_at_rows(_asked(states.at_rows), path), path)
+        states = self.trajectory(path, rows=means, times=times)
+        there, mean = self.features(_asked(states.at_times), path, times), None
+        if means:
+            mean = running_mean_at(there, times, self.features_at_rows(_asked(states.at_rows), path), path)
         row = ragged.last_row_at_or_before(path.knots.detach(), path.series.offsets, times, strict=False)
-        return self.readout(Seen(found, path, row))  # type: ignore[no-any-return]
+        return self.readout(Seen(self.pooled(there, mean), path, row, given))  # type: ignore[no-any-return]
+
+    def pooled(self, last: Tensor, mean: Tensor | None) -> Tensor:
+        """What the readout reads: the state, its mean over time, or both. The mean is None with `pool="last"`."""
+        return _joined(None if self.pool == "mean" else last, mean)
+
+    def fit_inputs(self, series: IrregularSeries, *, per_row: bool = False) -> None:
+        """Let encoder and readout learn statistics of the training series, such as quantiles; before the training.
+
+        Parameters
+        ----------
+        series
+            Training series, as the model gets them.
+        per_row
+            Whether outputs are read at all rows rather than at the last one.
+        """
+        if self.encoder is not None:
+            self.encoder.fit(series)
+        self.readout.fit(series, per_row=per_row)
 
     def features(
         self, states: Float[Tensor, "series k hidden"], path: ControlPath, times: Float[Tensor, "series k"]
@@ -194,8 +217,7 @@ class PathModel(nn.Module, Named):
                 f"{name} takes a ControlPath, got {type(given).__name__}; build one, e.g. "
                 "nc.linear(series.with_channels())."
             )
-        series = given.series if isinstance(given, ControlPath) else given
-        channels = given.channels
+        series, channels = series_of(given), given.channels
         if channels != self.channels:
             raise ValueError(
                 f"{name} was made for {self.channels} channels, but the path has {channels}: "
@@ -225,6 +247,17 @@ class PathModel(nn.Module, Named):
 
 
 PathModel.registry = Registry("model", PathModel)
+
+
+def series_of(given: ControlPath | IrregularSeries) -> IrregularSeries:
+    """The series that a model is given, by themselves or as those of paths."""
+    return given if isinstance(given, IrregularSeries) else given.series
+
+
+def _joined(*parts: Tensor | None) -> Tensor:
+    """The parts that there are, one after the other."""
+    found = [part for part in parts if part is not None]
+    return found[0] if len(found) == 1 else torch.cat(found, dim=-1)
 
 
 def _asked(states: Tensor | None) -> Tensor:

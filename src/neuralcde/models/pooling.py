@@ -59,6 +59,27 @@ def running_mean_at(
     offsets, knots = path.series.offsets, path.knots
     row = ragged.last_row_at_or_before(knots, offsets, times, strict=False)
     start = knots[offsets[:-1]][:, None]
-    since, passed = (times - knots[row])[..., None], (times - start)[..., None]
-    area = running_mean(states, path)[row] * (knots[row] - start)[..., None] + since * (states[row] + found) / 2
-    return torch.where(passed > 0, (area / torch.where(passed > 0, passed, 1.0)).to(found.dtype), found)
+    return longer_mean(running_mean(states, path)[row], knots[row] - start, states[row], found, times - knots[row])
+
+
+def longer_mean(
+    mean: Float[Tensor, "*cases features"],
+    passed: Float[Tensor, "*cases"],
+    state: Float[Tensor, "*cases features"],
+    found: Float[Tensor, "*cases features"],
+    since: Float[Tensor, "*cases"],
+) -> Float[Tensor, "*cases features"]:
+    """The time average over an interval and one more gap, by the trapezoidal rule.
+
+    Parameters
+    ----------
+    mean, passed
+        The average over the interval, and its length.
+    state, found
+        The states at the start and the end of the gap.
+    since
+        The length of the gap.
+    """
+    passed, since = passed[..., None], since[..., None]
+    area, total = mean * passed + since * (state + found) / 2, passed + since
+    return torch.where(total > 0, (area / torch.where(total > 0, total, 1.0)).to(found.dtype), found)

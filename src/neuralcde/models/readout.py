@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..contracts import Named, Registry
 from ..engine import apply_layers
 from ..paths import ControlPath
-from ..series import ragged
+from ..series import IrregularSeries, ragged
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,11 +27,14 @@ class Seen:
         The path that drives the model.
     row
         Index of the last row at or before each output.
+    given
+        The series that the model was given. With an encoder, those that it encodes.
     """
 
     state: Float[Tensor, "*batch features"]
     path: ControlPath
     row: Int[Tensor, "*batch"]
+    given: IrregularSeries
 
     @property
     def values(self) -> Float[Tensor, "*batch channels"]:
@@ -48,10 +51,14 @@ class Readout(nn.Module, Named):
     """Base class of readouts: modules that map a `Seen` to outputs.
 
     A subclass with a constructor (features, outputs, *, ...) can be registered under a name, by which users choose
-    it. Its constructor also gets the keyword arguments `channels` and `static`, if it has them.
+    it. Its constructor also gets the keyword arguments `channels` (of the path), `data` (channels of the series without
+    time) and `static`, if it has them.
     """
 
     registry: ClassVar[Registry[type[Readout]]]
+
+    def fit(self, series: IrregularSeries, *, per_row: bool) -> None:
+        """Learn statistics of the training series, e.g. quantiles; optional. See `PathModel.fit_inputs`."""
 
     def forward(self, seen: Seen) -> Float[Tensor, "*batch outputs"]:
         """The outputs."""

@@ -25,6 +25,9 @@ class RowEncoder(nn.Module, Named):
     registry: ClassVar[Registry[type[RowEncoder]]]
     outputs: int  # features per row
 
+    def fit(self, series: IrregularSeries) -> None:
+        """Learn statistics of the training series, e.g. quantiles; optional. Called once, before the training."""
+
     def forward(self, series: IrregularSeries) -> Float[Tensor, "rows outputs"]:
         """The features of every row."""
         raise NotImplementedError(f"{type(self).__name__} must define forward(series) -> (rows, outputs)")

@@ -69,10 +69,7 @@ class SolvedModel(PathModel):
         self, path: ControlPath | IrregularSeries, save: Literal["last", "knots", "dense"] | Tensor = "last"
     ) -> Solution:
         """The solution behind the outputs; `save` as in `solve_cde`."""
-        self._check_given(path)
-        driving = self.path(path)
-        self._check_path(driving)
-        return self._solve(driving, save)
+        return self._solve(self.driving_path(path), save)
 
     def _solve(self, path: ControlPath, save: Literal["last", "knots", "dense"] | Tensor) -> Solution:
         return solve(

@@ -22,14 +22,16 @@ class PathDataset(Dataset[Any]):
     Parameters
     ----------
     source
-        Paths that are already built; or series, whose paths are built by `build` batch by batch, which needs less
-        memory.
+        Paths that are already built; or series, from which `build` makes each batch, which needs less memory.
     targets
         One target per series, as anything that `torch.as_tensor` accepts; None for no targets.
     per_row
         Whether `targets` has one entry per row of the series instead.
+    weights
+        One weight per target, which training gives to the target's loss; None for equal weights.
     build
-        Function from series to path, e.g. `nc.linear`; required if `source` is series, not allowed otherwise.
+        Function that makes a batch of series, e.g. `nc.linear`; not allowed if `source` is paths. Without it, series
+        stay series, for models that build their paths themselves.
 
     Examples
     --------
@@ -46,39 +48,42 @@ class PathDataset(Dataset[Any]):
         targets: Any = None,
         *,
         per_row: bool = False,
-        build: Callable[[IrregularSeries], ControlPath] | None = None,
+        weights: Any = None,
+        build: Callable[[IrregularSeries], ControlPath | IrregularSeries] | None = None,
     ):
-        if isinstance(source, IrregularSeries) == (build is None):
-            raise ValueError(
-                "build= is the function from series to path, e.g. build=nc.linear; it is required with series and not "
-                "allowed with paths, which are built already."
-            )
+        if isinstance(source, ControlPath) and build is not None:
+            raise ValueError("build= makes paths of series, e.g. build=nc.linear; these paths are built already.")
         self.source, self.build, self.per_row = source, build, per_row
         self.targets: Tensor | None = None if targets is None else torch.as_tensor(targets)
         wanted = len(self.series.times) if per_row else len(source)
         if self.targets is not None and (self.targets.ndim == 0 or len(self.targets) != wanted):
             each = "row" if per_row else "series"
             raise ValueError(f"targets must be one per {each}: {wanted}, got shape {tuple(self.targets.shape)}.")
+        self.weights: Tensor | None = None if weights is None else torch.as_tensor(weights)
+        if self.weights is not None and (self.targets is None or self.weights.shape != (wanted,)):
+            raise ValueError(f"weights must be one per target: {wanted}, got shape {tuple(self.weights.shape)}.")
 
     def __len__(self) -> int:
         return len(self.source)
 
     def __getitem__(self, index: ragged.Index) -> Any:
-        part, targets = self._part(index)
-        path = part if isinstance(part, ControlPath) else self.build(part)  # type: ignore[misc]
-        return path if targets is None else (path, targets)
+        part = self.subset(index)
+        return part.inputs if part.targets is None else (part.inputs, part.targets)
 
     def subset(self, index: ragged.Index) -> PathDataset:
         """A dataset of these series, in this order."""
-        part, targets = self._part(index)
-        return PathDataset(part, targets, per_row=self.per_row, build=self.build)
-
-    def _part(self, index: ragged.Index) -> tuple[ControlPath | IrregularSeries, Tensor | None]:
         chosen = ragged.positions(index, len(self))
         part = self.source.at(chosen)
         if self.per_row:
             chosen, _ = ragged.select(self.series.offsets, chosen)
-        return part, None if self.targets is None else self.targets[chosen]
+        targets = None if self.targets is None else self.targets[chosen]
+        weights = None if self.weights is None else self.weights[chosen]
+        return PathDataset(part, targets, per_row=self.per_row, weights=weights, build=self.build)
+
+    @property
+    def inputs(self) -> ControlPath | IrregularSeries:
+        """What a model gets: all paths, built now if there is `build`; or the series, without `build`."""
+        return self.source if isinstance(self.source, ControlPath) or self.build is None else self.build(self.source)
 
     @property
     def series(self) -> IrregularSeries:

@@ -1,9 +1,10 @@
-"""Columns of data frames as arrays: ids, times, numbers, static features; and the errors for unreadable columns."""
+"""Columns of data frames as arrays: ids, times, numbers, indicators of text; and errors for unreadable columns."""
 
 from __future__ import annotations
 
 import datetime
 import re
+import reprlib
 from decimal import Decimal
 from typing import Any
 from zoneinfo import available_timezones
@@ -15,11 +16,12 @@ from numpy.typing import NDArray
 from ..contracts import Argument, ArgumentError, ArgumentTypeError
 from .arrays import as_ids
 from .ragged import series_name
-from .table_format import NANOSECONDS, Kind, StaticColumn, TableFormat
+from .table_format import NANOSECONDS, Kind, TableColumn, TableFormat
 
 Array = NDArray[Any]
 
 NUMERIC = "a numeric column"
+MOST_CATEGORIES = 20  # a text channel with more is taken for free text
 _TEXT = (nw.String, nw.Categorical, nw.Enum)
 
 
@@ -160,16 +162,10 @@ def as_numbers(column: nw.Series[Any], *, role: str) -> Array:
         return _as_float64(column)
     if column.null_count() == len(column):
         return np.full(len(column), np.nan)  # never observed: any dtype will do
-    wanted = {"time": "numbers, datetimes (2024-12-31 12:00) or durations", "static": f"{NUMERIC} or text"}.get(
-        role, NUMERIC
-    )
-    text_channel = role == "channels" and isinstance(column.dtype, _TEXT)
-    hint = (", or name it in ", Argument("static")) if text_channel else ()
+    wanted = "numbers, datetimes (2024-12-31 12:00) or durations" if role == "time" else f"{NUMERIC} or text"
     example = next(iter(column.drop_nulls().to_list()), None)
     raise ArgumentTypeError(
-        f"column {column.name!r} ({role}) holds {type_name(column)}, e.g. {example!r}; expected {wanted}. Convert it",
-        *hint,
-        ".",
+        f"column {column.name!r} ({role}) holds {type_name(column)}, e.g. {example!r}; expected {wanted}. Convert it.",
         argument=role,
     )
 
@@ -179,36 +175,87 @@ def _as_float64(column: nw.Series[Any]) -> Array:
     return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
 
 
+def is_text(column: nw.Series[Any]) -> bool:
+    """Whether the column holds text: strings or categories."""
+    return isinstance(column.dtype, _TEXT)
+
+
+def categories_of(column: nw.Series[Any]) -> tuple[str, ...]:
+    """The distinct values of a column of text, sorted."""
+    return tuple(sorted(map(str, column.drop_nulls().cast(nw.String).unique().to_list())))
+
+
+def channel_column(column: nw.Series[Any], known: TableColumn | None) -> TableColumn:
+    """How a measured column is read: as numbers, or as indicators of these categories. `known` is from `like=`."""
+    text, empty = is_text(column), column.null_count() == len(column)
+    if known is not None:
+        if not empty and text != (known.categories is not None):
+            raise TypeError(_other_kind("column", column, known))
+        return known
+    categories = categories_of(column) if text and not empty else None
+    if categories is not None and len(categories) > MOST_CATEGORIES:
+        raise ArgumentError(
+            f"column {column.name!r} (channels) is text with {len(categories)} different values, e.g. "
+            f"{reprlib.repr(categories[0])}; at most {MOST_CATEGORIES} become indicators. Leave it out of ",
+            Argument("channels"),
+            ", or merge rare values.",
+            argument="channels",
+        )
+    return TableColumn(column.name, categories)
+
+
+def channel_indicators(column: nw.Series[Any], categories: tuple[str, ...]) -> Array:
+    """One row of indicators per row of a column of text, NaN where it is missing; all 0 for an unknown category."""
+    if column.null_count() == len(column):
+        return np.full((len(column), len(categories)), np.nan, dtype=np.float32)
+    ranks, seen = _ranks(column)
+    found = _indicators(ranks, seen, categories).astype(np.float32)
+    found[np.isnan(ranks)] = np.nan
+    return found
+
+
+def _other_kind(role: str, column: nw.Series[Any], known: TableColumn) -> str:
+    before = "numbers" if known.categories is None else f"text, one of {list(known.categories)}"
+    return f"{role} {column.name!r} holds {type_name(column)}, but like= held {before}; convert the column."
+
+
 def static_features(
-    column: nw.Series[Any], known: StaticColumn | None, arranged: Any, starts: Array, ids: Array
-) -> tuple[StaticColumn, Array]:
+    column: nw.Series[Any], known: TableColumn | None, arranged: Any, starts: Array, ids: Array
+) -> tuple[TableColumn, Array]:
     """One static column as features: the number of each series (NaN if missing), or one indicator per category."""
-    missing = column.is_null().to_numpy()
-    text = isinstance(column.dtype, _TEXT)
-    if missing.all():
+    text = is_text(column)
+    if column.null_count() == len(column):
         if text and known is None:
             raise ArgumentError(f"static column {column.name!r} is empty; leave it out of ", Argument("static"), ".")
         text = known is not None and known.categories is not None
     elif known is not None and text != (known.categories is not None):
-        before = "numbers" if known.categories is None else f"text, one of {list(known.categories)}"
-        raise TypeError(
-            f"static column {column.name!r} holds {type_name(column)}, but like= held {before}; convert the column."
-        )
+        raise TypeError(_other_kind("static column", column, known))
     if not text:
         number = arranged(as_numbers(column, role="static"))
-        return StaticColumn(column.name), _per_series(column.name, number, None, starts, ids)[:, None]
+        return TableColumn(column.name), _per_series(column.name, number, None, starts, ids)[:, None]
     # Text becomes ranks in sorted order, so that the same numeric check finds series with two different values.
+    ranks, seen = _ranks(column)
+    of_series = _per_series(column.name, arranged(ranks), seen, starts, ids)
+    categories = tuple(seen) if known is None or known.categories is None else known.categories
+    return TableColumn(column.name, categories), _indicators(of_series, seen, categories).astype(float)
+
+
+def _ranks(column: nw.Series[Any]) -> tuple[Array, list[str]]:
+    """For each row of a column of text its position among the sorted distinct values (NaN if missing); these values."""
     codes, items = _in_order_of_appearance(column.drop_nulls().cast(nw.String))
     seen = sorted(map(str, items))
     rank = {item: position for position, item in enumerate(seen)}
     ranks = np.full(len(column), np.nan)
-    ranks[~missing] = np.array([rank[str(item)] for item in items])[codes]
-    of_series = _per_series(column.name, arranged(ranks), seen, starts, ids)
-    categories = tuple(seen) if known is None or known.categories is None else known.categories
+    ranks[~column.is_null().to_numpy()] = np.array([rank[str(item)] for item in items], dtype=float)[codes]
+    return ranks, seen
+
+
+def _indicators(ranks: Array, seen: list[str], categories: tuple[str, ...]) -> Array:
+    """Whether each of these values is each category; a missing or unknown value is none of them."""
     feature = {item: position for position, item in enumerate(categories)}
     features = np.array([*(feature.get(item, -1) for item in seen), -1])  # -1: no indicator
-    chosen = features[np.where(np.isnan(of_series), len(seen), of_series).astype(int)]
-    return StaticColumn(column.name, categories), (chosen[:, None] == np.arange(len(categories))).astype(float)
+    chosen = features[np.where(np.isnan(ranks), len(seen), ranks).astype(int)]
+    return np.asarray(chosen[:, None] == np.arange(len(categories)))
 
 
 def _per_series(name: str, column: Array, labels: list[str] | None, starts: Array, ids: Array) -> Array:

@@ -13,7 +13,7 @@ from torch import Tensor
 from . import ragged
 from .arrays import Rows, as_ids, as_names, check_finite, check_increasing, check_static, merge_repeated, read_static
 from .channels import Role
-from .table_format import StaticColumn, TableFormat
+from .table_format import TableColumn, TableFormat
 from .tables import Duplicates
 
 ALIKE = ("channel_names", "static_names", "roles", "scales", "dtype")  # attributes that series of one container share
@@ -53,7 +53,7 @@ def fields_of_arrays(
         channel_names=as_names(channels, "channels", rows.values.shape[1], "x"),
         static_names=labels,
         duplicates=duplicates,
-        format=TableFormat(static=tuple(StaticColumn(name) for name in labels)),
+        format=TableFormat(static=tuple(TableColumn(name) for name in labels)),
     )
 
 
@@ -138,3 +138,17 @@ def check_joinable(position: int, part: Any, head: Any) -> None:
             f"parts[{position}] has ids like {ragged.series_name(part.ids, 0)}, but parts[0] like "
             f"{ragged.series_name(head.ids, 0)}; make them all numbers or all text."
         )
+
+
+def described(series: Any) -> str:
+    """The repr of an `IrregularSeries`."""
+    if len(series) == 0:
+        return f"IrregularSeries(0 series, {series.channels} channels)"
+    names = ", ".join(map(repr, series.channel_names[:4])) + (", ..." if series.channels > 4 else "")
+    static = f", {len(series.static_names)} static features" if series.static_names else ""
+    share, lengths, times = 100 * float(series.observed.float().mean()), series.lengths, series.times
+    return (
+        f"IrregularSeries({len(series):,} series, {len(times):,} rows, {series.channels} channels: {names}{static}"
+        f"; lengths {int(lengths.min())} .. {int(lengths.max())}, times {times.min().item():.6g} .. "
+        f"{times.max().item():.6g}, {share:.0f} % observed, {str(series.dtype).removeprefix('torch.')})"
+    )

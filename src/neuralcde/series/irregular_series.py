@@ -16,7 +16,7 @@ from torch import Tensor
 from . import ragged
 from .arrays import Padded, Rows, check_dtype, pad, read_list, read_padded
 from .channels import ChannelScales, Counts, Role, added_channels
-from .construction import ALIKE, check_joinable, checked_fields, fields_of_arrays, ids_of_series, joined_ids
+from .construction import ALIKE, check_joinable, checked_fields, described, fields_of_arrays, ids_of_series, joined_ids
 from .table_format import TableFormat
 from .tables import Duplicates, check_agrees, read_long, write_series
 
@@ -100,7 +100,8 @@ class IrregularSeries:
         static
             Columns with one value per series (age, sex). Text becomes one indicator per category.
         channels
-            The measured columns; by default every other numeric or boolean one. Null and NaN mean not observed.
+            The measured columns; by default all others with numbers, booleans, or text of at most 20 categories. Null
+            and NaN mean not observed. Text becomes one indicator per category, 0 or 1, such as `"ascites=Yes"`.
         unit
             For datetime and duration times: the unit of `times` ("ns", "us", "ms", "s", "min", "h", "D"; default "s",
             datetimes counted from 1970). Stamps are kept to about a microsecond.
@@ -112,7 +113,7 @@ class IrregularSeries:
         like
             Series read before. `id`, `time`, `static`, `channels`, `unit`, the categories and the default of `dtype`
             are taken from it, so that a new table is read exactly like the first one. What is given as well must
-            agree with it. A category that was not seen then gets no indicator.
+            agree with it. A category that was not seen then gets no indicator: those of the others are 0.
 
         Raises
         ------
@@ -130,9 +131,10 @@ class IrregularSeries:
         known = None
         if like is not None:
             known = like.format
-            check_agrees(known, list(like._data), id=id, time=time, static=static, channels=channels, unit=unit)
+            measured = [column.name for column in known.channel_columns(like._data)]
+            check_agrees(known, measured, id=id, time=time, static=static, channels=channels, unit=unit)
             id, time, unit = known.id, known.time, known.unit
-            static, channels = [column.name for column in known.static], list(like._data)
+            static, channels = [column.name for column in known.static], measured
             dtype = dtype or like.dtype
         dtype = check_dtype(dtype or torch.float32)
         if id is None or time is None:
@@ -326,16 +328,7 @@ class IrregularSeries:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        if len(self) == 0:
-            return f"IrregularSeries(0 series, {self.channels} channels)"
-        names = ", ".join(map(repr, self.channel_names[:4])) + (", ..." if self.channels > 4 else "")
-        static = f", {len(self.static_names)} static features" if self.static_names else ""
-        share = 100 * float(self.observed.float().mean())
-        return (
-            f"IrregularSeries({len(self):,} series, {len(self.times):,} rows, {self.channels} channels: {names}{static}"
-            f"; lengths {int(self.lengths.min())} .. {int(self.lengths.max())}, times {self.times.min().item():.6g} .. "
-            f"{self.times.max().item():.6g}, {share:.0f} % observed, {str(self.dtype).removeprefix('torch.')})"
-        )
+        return described(self)
 
     def with_channels(self, *, time: bool = True, counts: Counts | None = None, start: bool = False) -> IrregularSeries:
         r"""The series with channels added, in the order time, counts, start, data.
@@ -369,6 +362,17 @@ class IrregularSeries:
             channel_names=(*added.names, *self.channel_names),
             roles=(*added.roles, *self.roles),
         )
+
+    def until(self, t: Any) -> IrregularSeries:
+        """What was known at time t: the rows up to t, then a row at t at which nothing was observed.
+
+        A row exactly at t is kept, and none is added then. `t` is one time for all series or one per series, in the
+        unit of `times`, or a datetime or duration if the table had these. Raises `ValueError`, with the ids, if t lies
+        before the first row of a series. Call it before `with_channels`.
+        """
+        from .until import truncated  # that module imports this one
+
+        return truncated(self, t)
 
     def to(self, target: torch.device | torch.dtype | str) -> IrregularSeries:
         """The series on another device, or with another dtype of the values; times stay float64."""

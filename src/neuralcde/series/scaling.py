@@ -38,7 +38,7 @@ class SeriesScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    mean_, scale_ : (channels,) float64 tensors
+    mean_, scale_ : (channels,) float64 tensors; channels that are indicators of categories keep 0 and 1
     static_mean_, static_scale_ : (features,) float64 tensors; indicators of categories keep 0 and 1
     time_scale_ : float
     channel_scales_ : ChannelScales
@@ -73,6 +73,9 @@ class SeriesScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if indicators:
             self.static_mean_[torch.tensor(indicators)] = 0.0
             self.static_scale_[torch.tensor(indicators)] = 1.0
+        for channel, name in enumerate(series.channel_names):
+            if name in series.format.indicator_channels:
+                self.mean_[channel], self.scale_[channel] = 0.0, 1.0
         self.channel_names_in_, self.static_names_in_ = series.channel_names, series.static_names
         if paper:
             self.time_scale_, self.channel_scales_ = 1.0, ChannelScales(from_start=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -15,15 +16,15 @@ NANOSECONDS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9,
 
 
 @dataclass(frozen=True)
-class StaticColumn:
-    """A static column of the table: numbers, or text with its categories."""
+class TableColumn:
+    """A channel or static column of the table: numbers, or text with its categories."""
 
     name: str
     categories: tuple[str, ...] | None = None
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """The features it becomes: itself, or one indicator per category."""
+        """The channels or static features it becomes: itself, or one indicator per category."""
         if self.categories is None:
             return (self.name,)
         return tuple(f"{self.name}={category}" for category in self.categories)
@@ -38,9 +39,22 @@ class TableFormat:
     kind: Kind = "number"
     unit: str | None = None
     time_zone: str | None = None
-    static: tuple[StaticColumn, ...] = field(default=())
+    static: tuple[TableColumn, ...] = field(default=())
     backend: str | None = None
     in_order: bool = True  # whether its rows were sorted by series and time
+    text_channels: tuple[TableColumn, ...] = ()  # those of the measured columns that are text, with their categories
+
+    @property
+    def indicator_channels(self) -> frozenset[str]:
+        """Names of the channels that are indicators of a category."""
+        return frozenset(name for column in self.text_channels for name in column.feature_names)
+
+    def channel_columns(self, channels: Iterable[str]) -> tuple[TableColumn, ...]:
+        """The measured columns of the table that these channels came from, in the same order."""
+        names = list(channels)
+        whole = [column for column in self.text_channels if set(column.feature_names) <= set(names)]
+        source = {name: column for column in whole for name in column.feature_names}
+        return tuple(dict.fromkeys(source.get(name, TableColumn(name)) for name in names))
 
     @property
     def clock(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection
 from importlib.util import find_spec
+from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 from zoneinfo import available_timezones
 
@@ -19,9 +20,23 @@ from jaxtyping import Float
 from torch import Tensor
 
 from .arrays import ROWS_AT_ONCE, Rows
-from .columns import Array, as_numbers, as_times, is_number, series_codes, static_features, type_name, typed
+from .columns import (
+    MOST_CATEGORIES,
+    Array,
+    as_numbers,
+    as_times,
+    categories_of,
+    channel_column,
+    channel_indicators,
+    is_number,
+    is_text,
+    series_codes,
+    static_features,
+    type_name,
+    typed,
+)
 from .ragged import series_name, series_of_rows
-from .table_format import TableFormat
+from .table_format import TableColumn, TableFormat
 
 Duplicates = Literal["error", "mean", "last"]
 
@@ -49,7 +64,7 @@ def read_long(
     dtype: torch.dtype,
     known: TableFormat | None,
 ) -> Table:
-    """Read a long table. `known` fixes the kind of times and the categories of static columns."""
+    """Read a long table. `known` fixes the kind of times and the categories of text columns."""
     table = _as_frame(frame)
     _check_columns(table, id=id, time=time, static=static, channels=channels)
     if len(table) == 0:
@@ -65,6 +80,13 @@ def read_long(
     wanted = set(table.columns) - {id, time} if channels is None else {*static, *channels}
     columns = {name: typed(table[name]) for name in table.columns if name in wanted}
     names = _channel_columns(columns, static) if channels is None else tuple(map(str, channels))
+    fitted = {} if known is None else {column.name: column for column in known.text_channels}
+    measured = [
+        channel_column(columns[name], None if known is None else fitted.get(name, TableColumn(name))) for name in names
+    ]
+    channel_names = tuple(name for column in measured for name in column.feature_names)
+    first = list(accumulate((len(column.feature_names) for column in measured), initial=0))  # channel of each column
+    numeric = {k: columns[c.name] for k, c in zip(first, measured, strict=False) if c.categories is None}
 
     # Tables that are sorted already, by series and then by time, are not sorted again.
     ordered = bool(np.all((codes[1:] > codes[:-1]) | ((codes[1:] == codes[:-1]) & (times[1:] >= times[:-1]))))
@@ -73,15 +95,19 @@ def read_long(
     def arranged(column: Array) -> Array:
         return column if order is None else column[order]
 
-    values = np.empty((len(times), len(names)), dtype=np.float32 if dtype == torch.float32 else np.float64)
+    values = np.empty((len(times), len(channel_names)), dtype=np.float32 if dtype == torch.float32 else np.float64)
     block = ROWS_AT_ONCE if order is None else len(times)  # a block of rows stays in the cache
     with np.errstate(over="ignore"):  # infinities are reported with the series they are in
         for start in range(0, len(times), block):
             rows = slice(start, start + block)
-            for position, name in enumerate(names):
-                values[rows, position] = arranged(as_numbers(columns[name][rows], role="channels"))
+            for position, column in numeric.items():
+                values[rows, position] = arranged(as_numbers(column[rows], role="channels"))
+    for position, text in zip(first, measured, strict=False):
+        if text.categories is not None:
+            indicators = arranged(channel_indicators(columns[text.name], text.categories))
+            values[:, position : position + indicators.shape[1]] = indicators
     if values.dtype == np.float32:
-        _warn_of_merged(values, {name: columns[name] for name in names})
+        _warn_of_merged(values, numeric)
     lengths = np.bincount(codes, minlength=len(ids))
     starts = np.concatenate(([0], np.cumsum(lengths)[:-1]))
     remembered = {} if known is None else {column.name: column for column in known.static}
@@ -93,9 +119,17 @@ def read_long(
         lengths=lengths,
         ids=ids,
         static=np.concatenate([np.empty((len(ids), 0)), *(features for _, features in found)], axis=1),
-        channel_names=names,
+        channel_names=channel_names,
         format=TableFormat(
-            id, time, kind, unit, zone, tuple(column for column, _ in found), str(table.implementation.value), ordered
+            id,
+            time,
+            kind,
+            unit,
+            zone,
+            static=tuple(column for column, _ in found),
+            backend=str(table.implementation.value),
+            in_order=ordered,
+            text_channels=tuple(column for column in measured if column.categories is not None),
         ),
     )
 
@@ -124,14 +158,14 @@ def check_agrees(
             raise ValueError(f"{name}={given!r} differs from like=, which has {name}={wanted!r}; leave {name} out.")
 
 
-def _warn_of_merged(values: Array, columns: dict[str, nw.Series[Any]]) -> None:
+def _warn_of_merged(values: Array, columns: dict[int, nw.Series[Any]]) -> None:
     """Warn of channels that become constant in float32, where 1e12 and 1e12 + 9 are the same number."""
     merged = []
-    for position, (name, column) in enumerate(columns.items()):
+    for position, column in columns.items():
         if not _is_constant(values[:ROWS_AT_ONCE, position]):  # most channels vary within one block
             continue
         if _is_constant(values[:, position]) and not _is_constant(as_numbers(column, role="channels"), ulps=4):
-            merged.append(name)
+            merged.append(column.name)
     if merged:
         warnings.warn(
             f"the channels {merged} vary by less than float32 can resolve at their size, and become constant; read "
@@ -169,7 +203,11 @@ def write_series(
         )
     of_row = series_of_rows(rows.offsets).cpu().numpy()
     times, values, features = (part.detach().cpu().numpy() for part in (rows.times, rows.values, static))
-    columns = [(name, values[:, position]) for name, position in channels.items()]
+    columns = []
+    for column in format.channel_columns(channels):
+        block = values[:, [channels[name] for name in column.feature_names]]
+        written = block[:, 0] if column.categories is None else _channel_text(block, column.categories)
+        columns.append((column.name, written))
     columns += [(name, column[of_row]) for name, column in static_columns(features, format)]
     return write_long(ids[of_row], times, columns, format=format, backend=backend)
 
@@ -194,13 +232,24 @@ def write_long(ids: Array, times: Array, columns: list[tuple[str, Array]], *, fo
     )
     # Not observed is null where the library has nulls; pandas keeps NaN.
     numeric = [name for name, column in columns if column.dtype != object]
-    frame = frame.with_columns(nw.col(*numeric).fill_nan(None))
+    if numeric:
+        frame = frame.with_columns(nw.col(*numeric).fill_nan(None))
     if format.time_zone is not None:
         known = str(library) != "polars" or format.time_zone in available_timezones()  # pandas also has UTC+01:00
         zone = format.time_zone if known else "UTC"
         stamp = nw.col(format.time).dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
         frame = frame.with_columns(stamp)
     return frame.to_native()
+
+
+def _channel_text(indicators: Array, categories: tuple[str, ...]) -> Array:
+    """The category of each row: None where none was observed, "other" where all indicators of the row are 0."""
+    other = "other"
+    while other in categories:  # so that it is read as an unknown category again
+        other += " category"
+    labels = np.array([*categories, other, None], dtype=object)
+    chosen = np.where((indicators > 0).any(1), indicators.argmax(1), len(categories))
+    return np.asarray(labels[np.where(np.isnan(indicators).all(1), len(categories) + 1, chosen)])
 
 
 def static_columns(static: Array, format: TableFormat) -> list[tuple[str, Array]]:
@@ -268,23 +317,33 @@ def _check_columns(
     if repeated:
         raise ValueError(f"column {repeated[0]!r} is named twice among id, time, static and channels; name it once.")
     if channels is not None and not len(channels):
-        raise ValueError("channels is empty; name at least one column, or leave channels=None for all numeric ones.")
+        raise ValueError("channels is empty; name at least one column, or leave channels=None for all others.")
 
 
 def _channel_columns(columns: dict[str, nw.Series[Any]], static: Collection[str]) -> tuple[str, ...]:
-    rest = {name: column for name, column in columns.items() if name not in static}
-    numeric = tuple(name for name, column in rest.items() if is_number(column))
-    others = ", ".join(f"{name!r} ({type_name(column)})" for name, column in rest.items() if name not in numeric)
-    if not numeric:
+    """Names of the columns of numbers, and of text with few categories; a warning names the others."""
+    chosen, left_out = [], []
+    for name, column in columns.items():
+        if name in static:
+            continue
+        categories = len(categories_of(column)) if is_text(column) else 0
+        if is_number(column) or 0 < categories <= MOST_CATEGORIES:
+            chosen.append(name)
+        else:
+            count = f", {categories} different values" if categories else ""
+            left_out.append(f"{name!r} ({type_name(column)}{count})")
+    others = ", ".join(left_out)
+    expected = f"numbers, or text with at most {MOST_CATEGORIES} different values"
+    if not chosen:
         raise ValueError(
-            "frame has no numeric column for the channels besides id, time and static"
+            f"frame has no column for the channels ({expected}) besides id, time and static"
             + (f", only {others}. Convert one of them to numbers." if others else "; add one.")
         )
     if others:
         warnings.warn(
-            f"columns left out, because they are not numeric: {others}. Convert them, name text in static=, or choose "
-            "with channels=.",
+            f"columns left out, because they are not {expected}: {others}. Convert them, name text in static= if it "
+            "has one value per series, or choose with channels=.",
             UserWarning,
             stacklevel=4,
         )
-    return numeric
+    return tuple(chosen)

@@ -121,6 +121,7 @@ def solve(
     save: Save = "last",
     error: bool = False,
     throw: bool = True,
+    start: Float[Tensor, "series"] | None = None,
 ) -> Solution:
     """Solve an equation with a flow between observations, a jump at observations, or both.
 
@@ -136,6 +137,8 @@ def solve(
         The update of the state at observed rows.
     solver, steps, gradient, save, error, throw
         As in `solve_cde`.
+    start
+        The time from which the t of a field counts; None for the first time of each path. `Adaptive` does not use it.
     """
     tableau, method = as_solver(solver), as_gradient(gradient)
     steps = AtKnots() if steps is None else steps
@@ -158,7 +161,7 @@ def solve(
     finished = None if found is None else found.finished
     events, reached = events_of(path, grid, rows, finished) if simple is None else (simple, None)
     saved = saved_events(events, reached, save, path)
-    start = path.knots[path.series.offsets[:-1]]
+    start = path.knots[path.series.offsets[:-1]] if start is None else start
     problem = Problem(flow, jump, tableau, path.coefficients, start, z0, events, saved)
     states, failed, engine = run(problem)
 

@@ -100,6 +100,25 @@ class Task(Part):
         """The weight of a batch in the mean loss over all batches: the number of known targets."""
         return float((~targets.isnan()).sum())
 
+    def weighted_loss(
+        self,
+        outputs: Float[Tensor, "cases outputs"],
+        targets: Float[Tensor, "cases ..."],
+        weights: Float[Tensor, " cases"],
+    ) -> tuple[Float[Tensor, ""], float]:
+        """Mean loss over the known targets with a weight per case, and the sum of the weights of the known targets.
+
+        A case with weight 2 counts like two equal cases. Where all weights are 1, these are `loss` and `weight`. The
+        default calls both once per distinct weight; a task may override it with something faster.
+        """
+        loss, total = 0.0 * outputs.sum(), 0.0
+        for value in weights[weights > 0].unique().tolist():  # type: ignore[no-untyped-call]
+            chosen = weights == value
+            weight = value * self.weight(targets[chosen])
+            if weight:
+                loss, total = loss + weight * self.loss(outputs[chosen], targets[chosen]), total + weight
+        return (loss / total if total else loss), total
+
     def losses(self, outputs: Float[Tensor, "*cases outputs"], targets: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         """Loss of each case, without class weights; NaN where its target is unknown."""
         return torch.stack([self.loss(outputs[i : i + 1], targets[i : i + 1]) for i in range(len(targets))]).double()

@@ -13,7 +13,7 @@ import torch
 from ..contracts import Argument, ArgumentError
 from ..system import write_atomically
 
-MAGIC = b"neuralcde checkpoint 2, sha256 "  # 2: epochs are counted from 1
+MAGIC = b"neuralcde checkpoint 3, sha256 "  # 3: weights of several best epochs
 LINE = len(MAGIC) + 64 + 1  # 64 hexadecimal digits and a newline
 
 

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,18 +14,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ..models import PathModel
+from ..models import PathModel, drawing_from
 from ..paths import ControlPath, PathDataset
-from ..series import ragged
+from ..series import IrregularSeries, ragged
 from ..solve import SolveError
 from ..system import Interrupts, Processes, folder_lock
 from ..tasks import Task
-from .augmentation import drop_channels, jitter_channels
+from .augmentation import drop_channels, drop_rows, jitter_channels
 from .checkpoints import cannot_resume, load_state, save_state, write_history
 from .progress import Progress
 from .settings import TrainingSettings
 from .state import TrainingResult, TrainingState
 
+Batch = ControlPath | IrregularSeries  # series for models that build their paths themselves
+Callback = Callable[[dict[str, Any]], Any]
 BATCHES_AT_ONCE = 16  # batches per gather of the shuffled series
 
 
@@ -42,8 +44,9 @@ def train(
     *,
     folder: Path | None = None,
     resume: bool = False,
+    callbacks: Sequence[Callback] = (),
 ) -> TrainingResult:
-    """Train a model in place; at the end it has the weights of the epoch with the best validation metric.
+    """Train a model in place; at the end it has the weights of the best epoch, or the average of the best epochs.
 
     Without validation data the last weights are kept. Ctrl-C ends the training early and keeps the best weights so far.
 
@@ -60,6 +63,9 @@ def train(
         `per_row`, there is a target for every row, and the outputs at the rows are trained.
     folder, resume
         Folder for history and checkpoint; whether to continue from the checkpoint in it.
+    callbacks
+        Functions that are called after each epoch with its row of the history, a dictionary. If one returns True,
+        training stops. Under torchrun only the first process calls them.
 
     Raises
     ------
@@ -74,14 +80,38 @@ def train(
     together.same_weights(model)
     file = None if folder is None else Path(folder) / "checkpoint.pt"
     with contextlib.nullcontext() if file is None or not together.first else folder_lock(file.parent):
-        state, fingerprint = TrainingState(model, settings), ""
+        state, fingerprint = TrainingState(model, settings, _number_of_batches(training, settings)), ""
         if file is not None:
             fingerprint = _fingerprint(model, task, training, validation)
             if resume:
                 _resume(state, file, fingerprint, together)
-        _epochs(state, task, training, validation, together, file, fingerprint)
-    model.load_state_dict(state.best)
+        _epochs(state, task, training, validation, together, file, fingerprint, callbacks)
+    if validation is None or not _average(state, task, validation, together):
+        model.load_state_dict(state.best_weights)
     return state.result
+
+
+def _average(state: TrainingState, task: Task, validation: PathDataset, together: Processes) -> bool:
+    """Give the model the average of the best epochs' weights; returns whether it is as good as the best epoch."""
+    if len(state.best) < 2:
+        return False
+    state.model.load_state_dict(state.average_of_best())
+    row = _validated(state.model, task, validation, state.settings, together)
+    if state.quality(row, task.metric) < state.quality(state.result.history[state.result.best_epoch - 1], task.metric):
+        return False
+    state.result.averaged_epochs = list(state.best)
+    return True
+
+
+def _validated(
+    model: PathModel, task: Task, validation: PathDataset, settings: TrainingSettings, together: Processes
+) -> dict[str, Any]:
+    """Loss and metrics on the validation data; weights count in the loss."""
+    outputs, targets = outputs_of(model, validation, settings.batch_size * 4, together)
+    weights = validation.weights
+    loss = task.loss(outputs, targets) if weights is None else task.weighted_loss(outputs, targets, weights)[0]
+    metrics = task.metrics(outputs, targets)
+    return {"validation_loss": float(loss)} | {f"validation_{name}": value for name, value in metrics.items()}
 
 
 def _resume(state: TrainingState, file: Path, fingerprint: str, together: Processes) -> None:
@@ -107,6 +137,7 @@ def _epochs(
     together: Processes,
     file: Path | None,
     fingerprint: str,
+    callbacks: Sequence[Callback],
 ) -> None:
     """Run the remaining epochs, each with validation and checkpoint."""
     settings, result, first = state.settings, state.result, len(state.result.history)
@@ -117,12 +148,10 @@ def _epochs(
                 if state.stalled:
                     break
                 start = time.perf_counter()
-                loss = _epoch(state, task, training, epoch, together, interrupts)
+                loss = _epoch(state, task, training, epoch, together, interrupts, progress)
                 row: dict[str, Any] = {"epoch": epoch, "loss": loss, "rate": state.rate}
                 if validation is not None:
-                    outputs, targets = outputs_of(state.validated_model, validation, settings.batch_size * 4, together)
-                    row["validation_loss"] = float(task.loss(outputs, targets))
-                    row |= {f"validation_{name}": value for name, value in task.metrics(outputs, targets).items()}
+                    row |= _validated(state.validated_model, task, validation, settings, together)
                 row["seconds"] = time.perf_counter() - start
                 with interrupts.held_back():  # so that the state and the checkpoint always agree
                     state.end_epoch(row, task.metric)
@@ -131,8 +160,12 @@ def _epochs(
                         save_state(file, state.to_dict() | {"fingerprint": fingerprint})
                         write_history(file.parent / "history.jsonl", result.history)
                 progress.epoch(row, task.metric)
-                if together.sum(interrupts.asked)[0]:
+                answers = [callback(dict(row)) for callback in callbacks] if together.first else []
+                stop, asked = together.sum(any(answer is True for answer in answers), interrupts.asked)
+                if asked:
                     raise KeyboardInterrupt
+                if stop:
+                    break
         except KeyboardInterrupt:
             if not result.best_epoch:
                 raise
@@ -167,19 +200,31 @@ def _at(data: PathDataset) -> Literal["knots"] | None:
 
 
 def _epoch(
-    state: TrainingState, task: Task, training: PathDataset, epoch: int, together: Processes, interrupts: Interrupts
+    state: TrainingState,
+    task: Task,
+    training: PathDataset,
+    epoch: int,
+    together: Processes,
+    interrupts: Interrupts,
+    progress: Progress,
 ) -> float:
     """One epoch, in an order that depends only on seed and epoch; returns the mean loss.
 
     Every batch is split among the processes. The mean loss of each part is weighted by its share of the known
-    targets, so the gradient is that of the whole batch for any number of processes.
+    targets (or of their weights), so the gradient is that of the whole batch for any number of processes.
     """
     model, settings = state.model, state.settings
     model.train()
     generator = torch.Generator().manual_seed(settings.seed * 1_000_003 + epoch - 1)
     total, count = 0.0, 0.0
     order = torch.randperm(len(training), generator=generator)
-    for path, targets, mine in _batches(training, order, settings.batch_size, together):
+    batches = _number_of_batches(training, settings)
+    for number, (part, mine) in enumerate(_batches(training, order, settings.batch_size, together)):
+        progress.batch(epoch, number, batches)
+        if settings.row_dropout:
+            part = drop_rows(part, settings.row_dropout, generator)
+        path, targets = part.inputs, part.targets
+        assert targets is not None
         if settings.channel_dropout:
             path = drop_channels(path, settings.channel_dropout, generator)
         if settings.channel_jitter:
@@ -188,8 +233,12 @@ def _epoch(
         weight = task.weight(targets) if mine else 0.0
         trouble = ""
         try:
-            outputs = model(path, at=_at(training))
-            loss = task.loss(outputs, targets) if weight else 0.0 * outputs.sum()
+            with drawing_from(model, generator):
+                outputs = model(path, at=_at(training))
+            if part.weights is not None and mine:
+                loss, weight = task.weighted_loss(outputs, targets, part.weights)
+            else:
+                loss = task.loss(outputs, targets) if weight else 0.0 * outputs.sum()
             value = float(loss.detach())
         except SolveError as explosion:
             value, trouble = math.nan, explosion.trouble
@@ -207,7 +256,7 @@ def _epoch(
         if settings.weight_penalty:
             norms = sum(parameter.norm() for parameter in model.penalised())
             loss = loss + settings.weight_penalty / together.size * norms
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         together.sum_gradients(model)
         if settings.gradient_clip is not None and not _clip(model, settings.gradient_clip):
             _skip(state, path, "the gradient is not finite.")
@@ -218,10 +267,12 @@ def _epoch(
     return total / count if count else math.nan
 
 
-def _batches(
-    data: PathDataset, order: Tensor, size: int, together: Processes
-) -> Iterator[tuple[ControlPath, Tensor, bool]]:
-    """The part of every batch for this process: path, targets, and whether the part is not empty.
+def _number_of_batches(data: PathDataset, settings: TrainingSettings) -> int:
+    return math.ceil(len(data) / settings.batch_size)
+
+
+def _batches(data: PathDataset, order: Tensor, size: int, together: Processes) -> Iterator[tuple[PathDataset, bool]]:
+    """The part of every batch for this process, and whether the part is not empty.
 
     An empty part is replaced by one arbitrary series, so that every process runs the same operations. The shuffled
     series of several batches are gathered at once; each batch is then a slice, which is cheap.
@@ -232,8 +283,7 @@ def _batches(
         start = 0
         for batch in shares:
             stop = start + max(len(batch), 1)
-            path, targets = part[start:stop]
-            yield path, targets, len(batch) > 0
+            yield part.subset(slice(start, stop)), len(batch) > 0
             start = stop
 
 
@@ -250,7 +300,7 @@ def _clip(model: nn.Module, largest: float) -> bool:
     return math.isfinite(norm)
 
 
-def _skip(state: TrainingState, path: ControlPath, trouble: str) -> None:
+def _skip(state: TrainingState, path: Batch, trouble: str) -> None:
     """Count a skipped batch; too many in a row raise `TrainingError`."""
     state.result.skipped_batches += 1
     state.result.skipped_in_a_row += 1
@@ -258,8 +308,9 @@ def _skip(state: TrainingState, path: ControlPath, trouble: str) -> None:
         raise TrainingError(_no_finite_loss(state.result.skipped_in_a_row, path, trouble))
 
 
-def _no_finite_loss(count: int, path: ControlPath, trouble: str) -> str:
-    names = ", ".join(ragged.series_name(path.series.ids, i) for i in range(min(len(path), 5)))
+def _no_finite_loss(count: int, path: Batch, trouble: str) -> str:
+    ids = path.ids if isinstance(path, IrregularSeries) else path.series.ids
+    names = ", ".join(ragged.series_name(ids, i) for i in range(min(len(path), 5)))
     more = ", ..." if len(path) > 5 else ""
     return (
         f"{count} batches in a row had no finite loss; the last one held the series {names}{more}: {trouble} "
@@ -275,8 +326,10 @@ def _fingerprint(model: nn.Module, task: Task, *data: PathDataset | None) -> str
     digest = hashlib.sha256(repr((model, task)).encode())
     for part in (part for part in data if part is not None):
         series = part.series
-        path = part.source if isinstance(part.source, ControlPath) else part.build(series[:8])  # type: ignore[misc]
-        tensors = [series.times, series.values, series.offsets, series.static, part.targets, path.coefficients]
+        tensors = [series.times, series.values, series.offsets, series.static, part.targets, part.weights]
+        first = part.source if isinstance(part.source, ControlPath) or part.build is None else part.build(series[:8])
+        if isinstance(first, ControlPath):
+            tensors.append(first.coefficients)
         for tensor in (tensor for tensor in tensors if tensor is not None):
             digest.update(tensor.detach().cpu().contiguous().numpy().data)
     return digest.hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from typing import Any
@@ -23,7 +24,7 @@ class Progress:
     def __init__(self, epochs: int, done: int, *, verbose: int):
         self.epochs, self.done, self.verbose = epochs, done, verbose
         self._bar: Any = None
-        self._shown, self._pending = 0.0, ""
+        self._shown, self._pending, self._begun = 0.0, "", time.monotonic()
 
     def __enter__(self) -> Progress:
         if self.verbose and sys.stderr.isatty():
@@ -49,9 +50,32 @@ class Progress:
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=row["epoch"], description=text)
             return
-        self._pending = f"epoch {row['epoch']}/{self.epochs}  {text}"
+        self._pending = f"epoch {row['epoch']}/{self.epochs}  {text}{self._left(row['epoch'])}"
         if time.monotonic() - self._shown >= LINE_EVERY:
             self._print()
+
+    def batch(self, epoch: int, done: int, batches: int) -> None:
+        """Show how far an epoch is, if nothing was shown for a while; `done` of its `batches` have ended."""
+        now = time.monotonic()
+        if not self.verbose or now - max(self._shown, self._begun) < LINE_EVERY:
+            return
+        text = f"batch {done}/{batches}"
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=epoch - 1 + done / batches, description=text)
+            self._shown = now
+            return
+        self._pending = f"epoch {epoch}/{self.epochs}  {text}{self._left(epoch - 1 + done / batches)}"
+        self._print()
+
+    def _left(self, done: float) -> str:
+        """The time that the remaining epochs will take at the speed so far; patience may end the training sooner."""
+        if not self.done < done < self.epochs:
+            return ""
+        seconds = (time.monotonic() - self._begun) / (done - self.done) * (self.epochs - done)
+        for limit, size, unit in ((100, 1, "s"), (6000, 60, "min")):
+            if seconds < limit:
+                return f"  about {math.ceil(seconds / size)} {unit} left"
+        return f"  about {seconds / 3600:.1f} h left"
 
     def _print(self) -> None:
         print(self._pending, file=sys.stderr, flush=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..contracts import Choice, Either, Nothing, Number, Option, Whole, check_options, documented
 
-Schedule = Literal["plateau", "cosine", "constant"]
+Schedule = Literal["plateau", "cosine", "one_cycle", "constant"]
 FROM_ZERO, SHARE = Number(0.0), Number(0.0, 1.0, open_high=True)
 
 OPTIONS = {
@@ -32,10 +32,12 @@ OPTIONS = {
         "Largest norm of the gradient; larger gradients are scaled down to it.",
     ),
     "schedule": Option(
-        Choice("plateau", "cosine", "constant"),
+        Choice("plateau", "cosine", "one_cycle", "constant"),
         "plateau",
         'Learning rate schedule. "plateau" lowers the learning rate after epochs without a better validation loss, by '
-        'default to a tenth after 10 epochs; "cosine" lowers it to zero over max_epochs; "constant" keeps it.',
+        'default to a tenth after 10 epochs; "cosine" lowers it to zero over max_epochs; "one_cycle" changes it in '
+        "every step: up to learning_rate over the first tenth of all steps, then down to nearly zero; "
+        '"constant" keeps it.',
     ),
     "plateau_factor": Option(SHARE, 0.1, 'Factor on the learning rate at a plateau, for schedule "plateau".'),
     "plateau_patience": Option(
@@ -44,7 +46,7 @@ OPTIONS = {
     "patience": Option(
         Either(Whole(1), Nothing("never")),
         30,
-        "Number of epochs without a better validation metric after which training stops.",
+        "Number of epochs without a better value of the monitored criterion after which training stops.",
     ),
     "ema_decay": Option(
         SHARE,
@@ -63,6 +65,25 @@ OPTIONS = {
         "Standard deviation of random factors near 1 that multiply each data channel and the time channel of a "
         "training series, drawn anew in every step. The model sees slightly scaled and, if time is a channel, slightly "
         "faster or slower series. This is useful if the target does not depend on scale and speed.",
+    ),
+    "row_dropout": Option(
+        SHARE,
+        0.0,
+        "Probability with which each row of a training series is dropped, drawn anew in every step. The first row is "
+        "never dropped. Targets of dropped rows are dropped, too.",
+    ),
+    "average_epochs": Option(
+        Whole(1),
+        1,
+        "Number of best epochs whose weights are averaged at the end. 1: the weights of the best epoch. The average is "
+        "kept only if it is at least as good as the best epoch on the validation series. Without validation series "
+        "nothing is averaged.",
+    ),
+    "monitor": Option(
+        Choice("metric", "loss"),
+        "metric",
+        'Criterion that chooses the best epoch and that patience refers to. "metric": the validation metric of the '
+        'task. "loss": the validation loss, which gives better calibrated probabilities.',
     ),
     "skipped_in_a_row": Option(
         Whole(1), 5, "Number of consecutive batches without a finite loss that ends the training."
@@ -100,6 +121,9 @@ class TrainingSettings:
     ema_decay: float = 0.0
     channel_dropout: float = 0.0
     channel_jitter: float = 0.0
+    row_dropout: float = 0.0
+    average_epochs: int = 1
+    monitor: Literal["metric", "loss"] = "metric"
     skipped_in_a_row: int = 5
     seed: int = 0
     verbose: int = 1

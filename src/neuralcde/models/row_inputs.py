@@ -1,0 +1,98 @@
+"""The inputs of row encoders and of readouts: what is known at each row, from the rows up to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from ..contracts import ArgumentError
+from ..series import IrregularSeries
+from ..series.channels import time_since_start
+from ..series.clock_features import clock_knots, hat_functions
+from ..series.row_features import FAMILIES, INTENSITY_FAMILIES, row_features
+
+Features = Sequence[str] | Literal["all"]
+
+
+class RowInputs(nn.Module):
+    """What is known at each row: features of every data channel, the time since the start, and hat functions of it.
+
+    All of it depends on the rows up to the row alone. The features of channels are those of
+    `neuralcde.series.row_features`.
+
+    Parameters
+    ----------
+    channels
+        Number of data channels.
+    features
+        Names of the families of features per channel; "all" for all of them.
+    intensity
+        Whether to include families that tell when something was measured: "observed", "seen", "count", "elapsed".
+    hats
+        Largest number of hat functions of the time since the start, at training quantiles; 0 for none.
+    """
+
+    knots: Tensor
+    scale: Tensor
+
+    def __init__(self, channels: int, *, features: Features = "all", intensity: bool = True, hats: int = 24):
+        super().__init__()
+        chosen = FAMILIES if isinstance(features, str) and features == "all" else tuple(features)
+        unknown = [name for name in chosen if name not in FAMILIES]
+        if unknown or (isinstance(features, str) and features != "all"):
+            raise ArgumentError(
+                f"features: {unknown or features!r} is not among the families {list(FAMILIES)}.", argument="features"
+            )
+        self.families = tuple(name for name in chosen if intensity or name not in INTENSITY_FAMILIES)
+        self.channels, self.hats = channels, hats
+        # Unused hat functions have knots at infinity, which safetensors may not hold: their place is the last knot.
+        self.register_buffer("knots", torch.arange(float(hats)))
+        self.register_buffer("scale", torch.ones(()))
+
+    @property
+    def outputs(self) -> int:
+        """Number of features per row."""
+        return len(self.families) * self.channels + self.clock_outputs
+
+    @property
+    def clock_outputs(self) -> int:
+        """Number of features of the clock: the time since the start, and the hat functions."""
+        return 1 + self.hats
+
+    @torch.no_grad()
+    def fit(self, series: IrregularSeries, rows: Int[Tensor, "cases"] | None = None) -> None:
+        """Learn the unit of time and the places of the hat functions from training series, or from some rows."""
+        times = time_since_start(series.times, series.offsets)
+        times = times if rows is None else times[rows]
+        longest = float(times.max()) if len(times) else 0.0
+        self.scale.fill_(longest if longest > 0 else 1.0)
+        if self.hats:
+            # Distinct in the dtype of the knots: times that differ by rounding alone would divide by zero.
+            found: Tensor = torch.unique_consecutive(clock_knots(times, self.hats).to(self.knots.dtype))
+            step = float(found.diff().max()) if len(found) > 1 else 1.0
+            # Too few distinct times: the other hat functions stand beyond the last knot and are never reached.
+            beyond = found[-1] + step * torch.arange(1, self.hats - len(found) + 1, dtype=found.dtype)
+            self.knots.copy_(torch.cat([found, beyond]))
+
+    def clock(self, series: IrregularSeries) -> Float[Tensor, "rows clock"]:
+        """The time since the start as a fraction of the longest in training, and its hat functions."""
+        times = time_since_start(series.times, series.offsets)
+        columns = [(times[:, None] / self.scale.double()).to(self.knots.dtype)]
+        if self.hats:
+            # Each hat function is 0 for most rows; the factor gives it a variance near 1, like the other features.
+            columns.append(self.hats**0.5 * hat_functions(times.to(self.knots.dtype), self.knots))
+        return torch.cat(columns, dim=1)
+
+    def forward(self, series: IrregularSeries) -> Float[Tensor, "rows outputs"]:
+        """The features of every row: those of the channels, family by family, then the clock."""
+        return torch.cat([self.of_channels(series), self.clock(series).to(series.dtype)], dim=1)
+
+    def of_channels(self, series: IrregularSeries) -> Float[Tensor, "rows features"]:
+        """The features of the data channels of every row, family by family."""
+        data = [place for place, role in enumerate(series.roles) if role == "data"]
+        values = series.values[:, data[0] : data[-1] + 1]  # the data channels come last, one after another
+        return row_features(series.times, values, series.offsets, self.families)

@@ -1,0 +1,67 @@
+"""Clock features: functions of the time since the start of a series."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+def clock_knots(times_since_start: Float[Tensor, " n"], count: int) -> Float[Tensor, " knots"]:
+    """Knots for `hat_functions` at `count` evenly spaced quantiles of the training times.
+
+    Parameters
+    ----------
+    times_since_start
+        Time since the start of its series for every training row.
+    count
+        Number of quantiles, from the minimum to the maximum.
+
+    Returns
+    -------
+    Tensor
+        Strictly increasing; fewer than `count` where quantiles coincide.
+
+    Examples
+    --------
+    >>> clock_knots(torch.tensor([0.0, 0.0, 0.0, 1.0, 4.0]), 5).tolist()
+    [0.0, 1.0, 4.0]
+    """
+    if count < 1:
+        raise ValueError(f"count must be at least 1, got {count}.")
+    if not len(times_since_start):
+        raise ValueError("times_since_start is empty; knots need at least one training row.")
+    # Not torch.quantile, which refuses more than 16 million numbers.
+    ordered = times_since_start.sort().values
+    place = torch.linspace(0, len(ordered) - 1, count, dtype=torch.float64, device=ordered.device)
+    below = place.long()
+    share = (place - below).to(ordered.dtype)
+    above = (below + 1).clamp(max=len(ordered) - 1)
+    knots = torch.lerp(ordered[below], ordered[above], share)
+    return knots[torch.nn.functional.pad(knots.diff() > 0, (1, 0), value=True)]
+
+
+def hat_functions(times: Float[Tensor, " n"], knots: Float[Tensor, " knots"]) -> Float[Tensor, "n knots"]:
+    """Piecewise linear hat functions at increasing knots; they sum to 1 everywhere.
+
+    Hat k is 1 at knot k and falls linearly to 0 at the knots beside it. The first is 1 before the first knot, the last
+    is 1 after the last knot.
+
+    Parameters
+    ----------
+    times
+        Where the functions are evaluated.
+    knots
+        Strictly increasing, at least one.
+
+    Examples
+    --------
+    >>> hat_functions(torch.tensor([-1.0, 0.5, 3.0]), torch.tensor([0.0, 2.0])).tolist()
+    [[1.0, 0.0], [0.75, 0.25], [0.0, 1.0]]
+    """
+    if not len(knots) or not bool((knots.diff() > 0).all()):
+        raise ValueError(f"knots must be at least one number and increase strictly, got {knots.tolist()}.")
+    # rise[:, k]: share of the gap between knots k and k + 1 that has passed, from 0 to 1
+    rise = ((times[:, None] - knots[:-1]) / knots.diff()).clamp(0, 1)
+    padded = torch.nn.functional.pad(rise, (1, 0), value=1.0)
+    return padded - torch.nn.functional.pad(rise, (0, 1))

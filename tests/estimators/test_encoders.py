@@ -1,0 +1,99 @@
+"""Estimators with a row encoder: what it sees, saving and loading, rows, options by name and as recipes."""
+
+import numpy as np
+import pytest
+import torch
+
+import neuralcde as nc
+
+FAST = {"max_epochs": 15, "hidden": 8, "width": 8, "depth": 1, "random_state": 0, "batch_size": 16}
+
+
+def series_and_labels(count=160, seed=0):
+    """Two channels of noise. The label says whether the second was measured within the last three rows."""
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(count, 12, 2))
+    values[rng.random(values.shape) < 0.5] = np.nan
+    labels = rng.random(count) < 0.5
+    values[:, -3:, 1] = np.where(labels[:, None], 0.0, np.nan)
+    values[:, 0] = 0.0
+    static = rng.normal(size=(count, 1))
+    static[::5] = np.nan
+    return nc.IrregularSeries.from_padded(values, static=static, static_names=["age"]), labels
+
+
+SERIES, LABELS = series_and_labels()
+TEST, TEST_LABELS = series_and_labels(seed=1)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return nc.NeuralCDEClassifier(encoder="mlp", **FAST).fit(SERIES, LABELS)
+
+
+def test_it_sees_when_something_was_measured(fitted):
+    assert fitted.score(TEST, TEST_LABELS) > 0.95
+    assert isinstance(fitted.module_.readout, nc.SummaryReadout)
+    assert fitted.module_.pool == "both"
+    assert fitted.module_.path_channels == 17
+
+
+def test_without_intensity_it_sees_less():
+    """The values in the last rows are 0 for one class, so that only values can tell; blanked, nothing can."""
+    blind = nc.NeuralCDEClassifier(
+        encoder=nc.RowMLP.with_options(features=("mean",)),
+        readout=nc.SummaryReadout.with_options(families=("mean",)),
+        intensity=False,
+        **FAST,
+    ).fit(SERIES, LABELS)
+    assert blind.module_.encoder.inputs.families == blind.module_.readout.inputs.families == ("mean",)
+    assert blind.score(TEST, TEST_LABELS) < 0.8
+
+
+def test_saved_and_loaded(fitted, tmp_path):
+    fitted.save(tmp_path / "model")
+    loaded = nc.load(tmp_path / "model")
+    assert np.array_equal(loaded.predict_proba(TEST), fitted.predict_proba(TEST))
+    assert np.array_equal(loaded.predict_proba(TEST[3:4]), fitted.predict_proba(TEST)[3:4])
+
+
+def test_auto_only_where_values_are_missing():
+    auto = nc.NeuralCDEClassifier(encoder="auto", **FAST | {"max_epochs": 1})
+    assert auto.fit(SERIES, LABELS).preparation_.encoded
+    complete = np.random.default_rng(0).normal(size=(40, 6, 2))
+    assert not auto.fit(complete, np.arange(40) % 2).preparation_.encoded
+    assert auto.module_.encoder is None
+    assert auto.module_.pool == "last"
+
+
+def test_recipes_keep_their_options(tmp_path):
+    encoder = nc.RowMLP.with_options(outputs=5, features=("last", "elapsed"))
+    model = nc.NeuralCDEClassifier(encoder=encoder, readout="linear", pool="last", **FAST | {"max_epochs": 1})
+    model.fit(SERIES, LABELS).save(tmp_path / "model")
+    loaded = nc.load(tmp_path / "model")
+    assert loaded.module_.encoder.inputs.families == ("last", "elapsed")
+    assert loaded.module_.path_channels == 6
+    assert np.array_equal(loaded.predict_proba(TEST), model.predict_proba(TEST))
+
+
+@pytest.mark.parametrize("model", ["neural_cde", "gru_d", "gru_dt", "gru_ode", "ode_rnn"])
+def test_with_every_model(model):
+    made = nc.NeuralCDEClassifier(model, encoder="mlp", **FAST | {"max_epochs": 1}).fit(SERIES[:60], LABELS[:60])
+    assert np.isfinite(made.predict_proba(TEST)).all()
+
+
+def test_targets_at_rows():
+    """The time since the last observation of the first channel, at every row."""
+    gaps = []
+    for one in SERIES:
+        rows = torch.arange(len(one.times))
+        last = torch.where(one.observed[:, 0], rows, -1).cummax(0).values
+        gaps.append((rows - last).double().numpy())
+    made = nc.NeuralCDERegressor(encoder="mlp", per_row=True, **FAST).fit(SERIES, gaps)
+    assert made.score(SERIES, gaps) > 0.9
+
+
+def test_channels_are_dropped_and_scaled_in_training():
+    options = FAST | {"max_epochs": 2, "channel_dropout": 0.3, "channel_jitter": 0.1}
+    first, second = (nc.NeuralCDEClassifier(encoder="mlp", **options).fit(SERIES, LABELS) for _ in range(2))
+    assert np.array_equal(first.predict_proba(TEST), second.predict_proba(TEST))
