@@ -102,8 +102,9 @@ class PathModel(nn.Module, Named):
         if initial is not None:
             self.initial = InitialState(initial, self.path_channels, static, hidden)
         recipe = Recipe.of(readout, Readout.registry)
+        self.readout_features = readout_features or hidden
         self.readout: Readout = recipe.build(
-            (readout_features or hidden) * (2 if pool == "both" else 1),
+            self.readout_features * (2 if pool == "both" else 1),
             outputs,
             channels=self.path_channels,
             data=channels - int(time_channel),
@@ -160,10 +161,7 @@ class PathModel(nn.Module, Named):
         if isinstance(at, str):
             if at != "knots":
                 raise ValueError(f'at={at!r} is not "knots" or a tensor of times.')
-            at_rows = self.features_at_rows(_asked(self.trajectory(path, rows=True).at_rows), path)
-            every_row = torch.arange(len(at_rows), device=at_rows.device)
-            found = self.pooled(at_rows, running_mean(at_rows, path) if means else None)
-            return self.readout(Seen(found, path, every_row, given))  # type: ignore[no-any-return]
+            return self._with_features(path, given, per_row=True)[0]
         times = path.asked_times(at)
         states = self.trajectory(path, rows=means, times=times)
         there, mean = self.features(_asked(states.at_times), path, times), None
@@ -171,6 +169,22 @@ class PathModel(nn.Module, Named):
             mean = running_mean_at(there, times, self.features_at_rows(_asked(states.at_rows), path), path)
         row = ragged.last_row_at_or_before(path.knots.detach(), path.series.offsets, times, strict=False)
         return self.readout(Seen(self.pooled(there, mean), path, row, given))  # type: ignore[no-any-return]
+
+    def with_features(
+        self, given: ControlPath | IrregularSeries, *, per_row: bool
+    ) -> tuple[Float[Tensor, "cases outputs"], Float[Tensor, "rows features"]]:
+        """The outputs, one per series or one per row, and the readout's input at every row, for a second loss on it."""
+        return self._with_features(self.driving_path(given), series_of(given), per_row=per_row)
+
+    def _with_features(self, path: ControlPath, given: IrregularSeries, *, per_row: bool) -> tuple[Tensor, Tensor]:
+        at_rows = self.features_at_rows(_asked(self.trajectory(path, rows=True).at_rows), path)
+        row, mean = path.series.offsets[1:] - 1, None
+        if per_row:
+            row = torch.arange(len(at_rows), device=at_rows.device)
+        if self.pool != "last":
+            mean = running_mean(at_rows, path) if per_row else mean_over_time(at_rows, path)
+        found = self.pooled(at_rows if per_row else at_rows[row], mean)
+        return self.readout(Seen(found, path, row, given)), at_rows
 
     def pooled(self, last: Tensor, mean: Tensor | None) -> Tensor:
         """What the readout reads: the state, its mean over time, or both. The mean is None with `pool="last"`."""

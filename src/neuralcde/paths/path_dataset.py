@@ -29,6 +29,8 @@ class PathDataset(Dataset[Any]):
         Whether `targets` has one entry per row of the series instead.
     weights
         One weight per target, which training gives to the target's loss; None for equal weights.
+    auxiliary
+        One target per row for a second loss in training, NaN where unknown; None for none.
     build
         Function that makes a batch of series, e.g. `nc.linear`; not allowed if `source` is paths. Without it, series
         stay series, for models that build their paths themselves.
@@ -49,6 +51,7 @@ class PathDataset(Dataset[Any]):
         *,
         per_row: bool = False,
         weights: Any = None,
+        auxiliary: Any = None,
         build: Callable[[IrregularSeries], ControlPath | IrregularSeries] | None = None,
     ):
         if isinstance(source, ControlPath) and build is not None:
@@ -62,6 +65,10 @@ class PathDataset(Dataset[Any]):
         self.weights: Tensor | None = None if weights is None else torch.as_tensor(weights)
         if self.weights is not None and (self.targets is None or self.weights.shape != (wanted,)):
             raise ValueError(f"weights must be one per target: {wanted}, got shape {tuple(self.weights.shape)}.")
+        self.auxiliary: Tensor | None = None if auxiliary is None else torch.as_tensor(auxiliary)
+        rows = len(self.series.times)
+        if self.auxiliary is not None and (self.auxiliary.ndim == 0 or len(self.auxiliary) != rows):
+            raise ValueError(f"auxiliary must be one target per row: {rows}, got shape {tuple(self.auxiliary.shape)}.")
 
     def __len__(self) -> int:
         return len(self.source)
@@ -74,11 +81,13 @@ class PathDataset(Dataset[Any]):
         """A dataset of these series, in this order."""
         chosen = ragged.positions(index, len(self))
         part = self.source.at(chosen)
-        if self.per_row:
-            chosen, _ = ragged.select(self.series.offsets, chosen)
-        targets = None if self.targets is None else self.targets[chosen]
-        weights = None if self.weights is None else self.weights[chosen]
-        return PathDataset(part, targets, per_row=self.per_row, weights=weights, build=self.build)
+        rows = chosen
+        if self.per_row or self.auxiliary is not None:
+            rows, _ = ragged.select(self.series.offsets, chosen)
+        cases = rows if self.per_row else chosen
+        targets, weights = (None if of is None else of[cases] for of in (self.targets, self.weights))
+        auxiliary = None if self.auxiliary is None else self.auxiliary[rows]
+        return PathDataset(part, targets, per_row=self.per_row, weights=weights, auxiliary=auxiliary, build=self.build)
 
     @property
     def inputs(self) -> ControlPath | IrregularSeries:

@@ -46,7 +46,8 @@ def drop_rows(data: PathDataset, share: float, generator: torch.Generator) -> Pa
     if data.per_row:
         targets = None if targets is None else targets[rows.to(targets.device)]
         weights = None if weights is None else weights[rows.to(weights.device)]
-    return PathDataset(left, targets, per_row=data.per_row, weights=weights, build=data.build)
+    auxiliary = None if data.auxiliary is None else data.auxiliary[rows.to(data.auxiliary.device)]
+    return PathDataset(left, targets, per_row=data.per_row, weights=weights, auxiliary=auxiliary, build=data.build)
 
 
 def drop_channels(path: Batch, share: float, generator: torch.Generator) -> Batch:

@@ -21,6 +21,7 @@ from ..solve import SolveError
 from ..system import Interrupts, Processes, folder_lock
 from ..tasks import Task
 from .augmentation import drop_channels, drop_rows, jitter_channels
+from .auxiliary import auxiliary_head, outputs_and_second_loss
 from .checkpoints import cannot_resume, load_state, save_state, write_history
 from .progress import Progress
 from .settings import TrainingSettings
@@ -45,6 +46,7 @@ def train(
     folder: Path | None = None,
     resume: bool = False,
     callbacks: Sequence[Callback] = (),
+    auxiliary: Task | None = None,
 ) -> TrainingResult:
     """Train a model in place; at the end it has the weights of the best epoch, or the average of the best epochs.
 
@@ -66,6 +68,8 @@ def train(
     callbacks
         Functions that are called after each epoch with its row of the history, a dictionary. If one returns True,
         training stops. Under torchrun only the first process calls them.
+    auxiliary
+        Task of the second loss, on the `auxiliary` targets of the training data; None for no second loss.
 
     Raises
     ------
@@ -77,7 +81,23 @@ def train(
     """
     settings = settings or TrainingSettings()
     together = Processes.current()
-    together.same_weights(model)
+    with auxiliary_head(model, auxiliary, training):
+        together.same_weights(model)
+        return _train(model, task, training, validation, settings, folder, callbacks, together, resume=resume)
+
+
+def _train(
+    model: PathModel,
+    task: Task,
+    training: PathDataset,
+    validation: PathDataset | None,
+    settings: TrainingSettings,
+    folder: Path | None,
+    callbacks: Sequence[Callback],
+    together: Processes,
+    *,
+    resume: bool,
+) -> TrainingResult:
     file = None if folder is None else Path(folder) / "checkpoint.pt"
     with contextlib.nullcontext() if file is None or not together.first else folder_lock(file.parent):
         state, fingerprint = TrainingState(model, settings, _number_of_batches(training, settings)), ""
@@ -234,7 +254,7 @@ def _epoch(
         trouble = ""
         try:
             with drawing_from(model, generator):
-                outputs = model(path, at=_at(training))
+                outputs, second_loss = outputs_and_second_loss(model, path, part)
             if part.weights is not None and mine:
                 loss, weight = task.weighted_loss(outputs, targets, part.weights)
             else:
@@ -253,6 +273,7 @@ def _epoch(
             continue
         if weight != whole:
             loss = loss * (weight / whole)
+        loss = loss + settings.auxiliary_weight / together.size * second_loss
         if settings.weight_penalty:
             norms = sum(parameter.norm() for parameter in model.penalised())
             loss = loss + settings.weight_penalty / together.size * norms
@@ -326,7 +347,8 @@ def _fingerprint(model: nn.Module, task: Task, *data: PathDataset | None) -> str
     digest = hashlib.sha256(repr((model, task)).encode())
     for part in (part for part in data if part is not None):
         series = part.series
-        tensors = [series.times, series.values, series.offsets, series.static, part.targets, part.weights]
+        of_series = [series.times, series.values, series.offsets, series.static]
+        tensors = [*of_series, part.targets, part.weights, part.auxiliary]
         first = part.source if isinstance(part.source, ControlPath) or part.build is None else part.build(series[:8])
         if isinstance(first, ControlPath):
             tensors.append(first.coefficients)

@@ -72,6 +72,9 @@ OPTIONS = {
         "Probability with which each row of a training series is dropped, drawn anew in every step. The first row is "
         "never dropped. Targets of dropped rows are dropped, too.",
     ),
+    "auxiliary_weight": Option(
+        FROM_ZERO, 0.5, "Weight of the second loss, on targets at the rows, if there are `auxiliary` targets."
+    ),
     "average_epochs": Option(
         Whole(1),
         1,
@@ -122,6 +125,7 @@ class TrainingSettings:
     channel_dropout: float = 0.0
     channel_jitter: float = 0.0
     row_dropout: float = 0.0
+    auxiliary_weight: float = 0.5
     average_epochs: int = 1
     monitor: Literal["metric", "loss"] = "metric"
     skipped_in_a_row: int = 5
