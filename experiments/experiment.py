@@ -29,6 +29,10 @@ OLD_DEFAULTS = {
     "ema_decay": 0.0,
     "channel_dropout": 0.0,
     "channel_jitter": 0.0,
+    "row_dropout": 0.0,
+    "auxiliary_weight": 0.5,
+    "average_epochs": 1,
+    "monitor": "metric",
     "skipped_in_a_row": 5,
 }
 # Options that recorded lines know by an earlier name.

@@ -148,7 +148,7 @@ def per_series(name: str, given: Any, series: IrregularSeries, *, by_id: bool) -
     if name == "groups":
         return found
     if found.dtype.kind not in "biuf" or not np.isfinite(found).all() or (found < 0).any() or not found.any():
-        raise ArgumentError(f"{name} must be numbers of at least 0, not all of them 0.", argument=name)
+        raise ArgumentError(f"{name} must be numbers of at least zero, and not all of them zero.", argument=name)
     return found.astype(np.float64)
 
 

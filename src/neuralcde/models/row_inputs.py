@@ -78,18 +78,23 @@ class RowInputs(nn.Module):
             beyond = found[-1] + step * torch.arange(1, self.hats - len(found) + 1, dtype=found.dtype)
             self.knots.copy_(torch.cat([found, beyond]))
 
-    def clock(self, series: IrregularSeries) -> Float[Tensor, "rows clock"]:
-        """The time since the start as a fraction of the longest in training, and its hat functions."""
-        times = time_since_start(series.times, series.offsets)
-        columns = [(times[:, None] / self.scale.double()).to(self.knots.dtype)]
-        if self.hats:
-            # Each hat function is 0 for most rows; the factor gives it a variance near 1, like the other features.
-            columns.append(self.hats**0.5 * hat_functions(times.to(self.knots.dtype), self.knots))
-        return torch.cat(columns, dim=1)
+    def forward(
+        self, series: IrregularSeries, rows: Int[Tensor, "*cases"] | None = None
+    ) -> Float[Tensor, "*cases outputs"]:
+        """The features of every row, or of some rows: those of the channels, family by family, then the clock."""
+        channels, times = self.of_channels(series), time_since_start(series.times, series.offsets)
+        if rows is not None:
+            channels, times = channels[rows], times[rows]
+        return torch.cat([channels, self.clock(times).to(series.dtype)], dim=-1)
 
-    def forward(self, series: IrregularSeries) -> Float[Tensor, "rows outputs"]:
-        """The features of every row: those of the channels, family by family, then the clock."""
-        return torch.cat([self.of_channels(series), self.clock(series).to(series.dtype)], dim=1)
+    def clock(self, times: Float[Tensor, "*cases"]) -> Float[Tensor, "*cases clock"]:
+        """The time since the start as a fraction of the longest in training, and its hat functions."""
+        columns = [(times[..., None] / self.scale.double()).to(self.knots.dtype)]
+        if self.hats:
+            hats = hat_functions(times.to(self.knots.dtype).flatten(), self.knots)
+            # Each hat function is 0 for most rows; the factor gives it a variance near 1, like the other features.
+            columns.append(self.hats**0.5 * hats.reshape(*times.shape, self.hats))
+        return torch.cat(columns, dim=-1)
 
     def of_channels(self, series: IrregularSeries) -> Float[Tensor, "rows features"]:
         """The features of the data channels of every row, family by family."""

@@ -75,7 +75,7 @@ class SummaryReadout(Readout, name="summary"):
         rows = rows[:: max(1, len(rows) // MOST_CASES)]
         self.inputs.fit(series, rows)
         static = torch.nan_to_num(series.static, nan=0.0)[_series_of(series, rows)]
-        self.encoding.fit(self._numbers(self.inputs(series)[rows], static))
+        self.encoding.fit(self._numbers(self.inputs(series, rows), static))
 
     def _numbers(self, known: Float[Tensor, "*batch inputs"], static: Tensor) -> Float[Tensor, "*batch numbers"]:
         """The numbers to encode: summaries of the channels, the time since the start, static features."""
@@ -83,7 +83,7 @@ class SummaryReadout(Readout, name="summary"):
 
     def forward(self, seen: Seen) -> Float[Tensor, "*batch outputs"]:
         """The outputs."""
-        known = self.inputs(seen.given)[seen.row]
+        known = self.inputs(seen.given, seen.row)
         clock = known[..., -self.inputs.clock_outputs :]
         encoded = torch.cat([self.encoding(self._numbers(known, seen.static)), clock], dim=-1)
         if not self.training:
