@@ -22,15 +22,24 @@ def test_hats_interpolate(points):
     torch.testing.assert_close(hats @ heights, expected)
 
 
-def test_knots_are_quantiles():
-    times = torch.rand(101, dtype=torch.float64)
-    expected = torch.from_numpy(np.quantile(times.numpy(), np.linspace(0, 1, 6)))
-    torch.testing.assert_close(clock_knots(times, 6), expected)
+def test_knots_are_quantiles_and_evenly_spaced_times():
+    times = torch.rand(101, dtype=torch.float64) ** 4
+    quantiles = np.quantile(times.numpy(), [0, 0.25, 0.5, 0.75, 1])
+    even = np.linspace(float(times.min()), float(times.max()), 5)
+    expected = np.unique(np.concatenate([quantiles, even]).round(12))
+    np.testing.assert_allclose(np.unique(clock_knots(times, 10).numpy().round(12)), expected)
 
 
-def test_knots_increase_where_times_repeat():
-    assert clock_knots(torch.tensor([0.0, 0, 0, 0, 1, 2]), 10).diff().min() > 0
+def test_few_distinct_times_are_the_knots():
+    assert clock_knots(torch.tensor([2.0, 0, 0, 0, 1, 2]), 10).tolist() == [0.0, 1.0, 2.0]
     assert clock_knots(torch.zeros(5), 4).tolist() == [0.0]
+
+
+@given(st.lists(st.floats(0, 100, width=32), min_size=1, max_size=50), st.integers(1, 12))
+def test_knots_increase_and_are_at_most_as_many_as_asked(times, count):
+    knots = clock_knots(torch.tensor(times, dtype=torch.float64), count)
+    assert (knots.diff() > 0).all()
+    assert len(knots) <= count
 
 
 def test_wrong_knots_are_refused():

@@ -23,7 +23,10 @@ def mean_over_time(states: Float[Tensor, "rows features"], path: ControlPath) ->
     total = times[last] - times[first]
     of_row = ragged.series_of_rows(offsets)
     weight = torch.where(total[of_row] > 0, weight / torch.where(total > 0, total, 1.0)[of_row], 1.0).to(states.dtype)
-    return states.new_zeros(len(path), states.shape[1]).index_add(0, of_row, weight[:, None] * states)
+    if torch.is_grad_enabled() or not len(path):
+        return states.new_zeros(len(path), states.shape[1]).index_add(0, of_row, weight[:, None] * states)
+    # The same sums in the same order. index_add would start torch's threads, which one series alone waits for.
+    return torch.segment_reduce(weight[:, None] * states, "sum", lengths=path.series.lengths)
 
 
 def running_mean(states: Float[Tensor, "rows features"], path: ControlPath) -> Float[Tensor, "rows features"]:

@@ -33,13 +33,13 @@ class RowInputs(nn.Module):
     intensity
         Whether to include families that tell when something was measured: "observed", "seen", "count", "elapsed".
     hats
-        Largest number of hat functions of the time since the start, at training quantiles; 0 for none.
+        Largest number of hat functions of the time since the start, see `clock_knots`; 0 for none.
     """
 
     knots: Tensor
     scale: Tensor
 
-    def __init__(self, channels: int, *, features: Features = "all", intensity: bool = True, hats: int = 24):
+    def __init__(self, channels: int, *, features: Features = "all", intensity: bool = True, hats: int = 32):
         super().__init__()
         chosen = FAMILIES if isinstance(features, str) and features == "all" else tuple(features)
         unknown = [name for name in chosen if name not in FAMILIES]

@@ -41,7 +41,7 @@ class RowMLP(RowEncoder, name="mlp"):
         width: int = 64,
         features: Features = "all",
         intensity: bool = True,
-        hats: int = 24,
+        hats: int = 32,
         dropout: float = 0.1,
     ):
         super().__init__()

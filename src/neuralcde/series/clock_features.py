@@ -8,19 +8,22 @@ from torch import Tensor
 
 
 def clock_knots(times_since_start: Float[Tensor, " n"], count: int) -> Float[Tensor, " knots"]:
-    """Knots for `hat_functions` at `count` evenly spaced quantiles of the training times.
+    """Knots for `hat_functions`: the distinct training times, or `count` of them if there are more.
+
+    Then half of the knots are evenly spaced quantiles, and the others are evenly spaced times. Quantiles alone would
+    leave no knots where few series end, and that may be where the risk changes most.
 
     Parameters
     ----------
     times_since_start
         Time since the start of its series for every training row.
     count
-        Number of quantiles, from the minimum to the maximum.
+        Largest number of knots.
 
     Returns
     -------
     Tensor
-        Strictly increasing; fewer than `count` where quantiles coincide.
+        Strictly increasing, from the minimum to the maximum; fewer than `count` where some coincide.
 
     Examples
     --------
@@ -31,14 +34,15 @@ def clock_knots(times_since_start: Float[Tensor, " n"], count: int) -> Float[Ten
         raise ValueError(f"count must be at least 1, got {count}.")
     if not len(times_since_start):
         raise ValueError("times_since_start is empty; knots need at least one training row.")
-    # Not torch.quantile, which refuses more than 16 million numbers.
     ordered = times_since_start.sort().values
-    place = torch.linspace(0, len(ordered) - 1, count, dtype=torch.float64, device=ordered.device)
-    below = place.long()
-    share = (place - below).to(ordered.dtype)
-    above = (below + 1).clamp(max=len(ordered) - 1)
-    knots = torch.lerp(ordered[below], ordered[above], share)
-    return knots[torch.nn.functional.pad(knots.diff() > 0, (1, 0), value=True)]
+    distinct = torch.unique_consecutive(ordered)
+    if len(distinct) <= count:
+        return distinct
+    even = torch.linspace(0, 1, count // 2, dtype=ordered.dtype, device=ordered.device)
+    # Quantiles by position; torch.quantile refuses more than 16 million numbers.
+    place = torch.linspace(0, len(ordered) - 1, count - count // 2, dtype=torch.float64, device=ordered.device)
+    knots = torch.cat([ordered[place.round().long()], torch.lerp(ordered[0], ordered[-1], even)])
+    return knots.unique()  # type: ignore[no-untyped-call, no-any-return]
 
 
 def hat_functions(times: Float[Tensor, " n"], knots: Float[Tensor, " knots"]) -> Float[Tensor, "n knots"]:
