@@ -13,7 +13,6 @@ import neuralcde as nc
 from neuralcde.series.row_features import row_features
 
 VALUES, INTENSITY = ("last", "mean", "deviation", "minimum", "maximum"), ("count", "elapsed")
-# Chosen on validation data of the sepsis set: see experiments/against_boosting.py.
 SETTINGS: dict[str, Any] = {"learning_rate": 0.05, "max_iter": 400, "l2_regularization": 1.0}
 MIN_SERIES_TO_STOP_EARLY = 1000
 

@@ -138,9 +138,9 @@ def scores(lines: list[Line]) -> Table:
         return _mean_and_error([100 * (own[fold]["score"] - base[fold]["score"]) for fold in folds], sign="+")
 
     title = (
-        "The estimators' defaults, and one change at a time: accuracy (letters, speech, short) or AUROC in % on held-out "
-        "folds (number of folds in brackets). The row of the defaults shows the score, the other rows the difference to "
-        "the defaults on the same folds. ± standard error over the folds."
+        "The estimators' defaults, and one change at a time: accuracy (letters, speech, short) or AUROC in %, mean of "
+        "held-out folds (their number in brackets) ± standard error. The first row is the score of the defaults. The "
+        "others are differences to it on the same folds."
     )
     return _table(title, lines, cell)
 

@@ -90,10 +90,11 @@ def short_series(count: int = 300, seed: int = 0) -> Data:
     labels = rng.permutation(np.arange(count) % len(CENTRES))
     pairs = []
     for label in labels:
-        times = np.sort(rng.uniform(0, 10, rng.integers(8, 21)))
-        centres = np.array(CENTRES[label]) + rng.uniform(-0.5, 0.5) + rng.normal(0, 0.3, 3)
+        times = rng.uniform(0.4, 1.6, rng.integers(8, 21)).cumsum()
+        times *= 10 / times[-1]
+        centres = np.array(CENTRES[label]) + rng.uniform(-0.5, 0.5) + rng.normal(0, 0.35, 3)
         heights, widths = rng.uniform(0.8, 1.4, 3), rng.uniform(0.9, 1.4, 3)
-        values = heights * np.exp(-(((times[:, None] - centres) / widths) ** 2)) + rng.normal(0, 0.12, (len(times), 3))
+        values = heights * np.exp(-(((times[:, None] - centres) / widths) ** 2)) + rng.normal(0, 0.15, (len(times), 3))
         pairs.append((times, np.where(rng.random(values.shape) < 0.1, np.nan, values)))
     return Data(nc.IrregularSeries.from_list(pairs), labels, "accuracy", folds=5)
 

@@ -1,16 +1,17 @@
 """The comparison with gradient boosting on a small file: summaries, splits, lines and tables."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from experiments.boosting import BoostedSummaries, summaries
+from experiments.defaults_data import Data
 from experiments.lines import read_lines
 
 import neuralcde as nc
 from experiments import against_boosting, typing_errors
-from experiments.defaults_data import Data
 
 NAN = float("nan")
 
@@ -44,7 +45,7 @@ def test_without_intensity_the_trees_cannot_see_what_was_measured():
 def test_one_line_per_split_and_no_repeats(sepsis_pack, tmp_path, capsys):
     file = tmp_path / "lines.jsonl"
     few = {"max_epochs": 1, "hidden": 4, "width": 4}
-    assert against_boosting.measure(2, 1, [False], file=file, **few) == 0
+    assert against_boosting.measure(2, 1, [False], workers=2, file=file, **few) == 0
     lines = read_lines(file)
     assert sorted((line["split"], line["intensity"]) for line in lines) == [(0, False), (1, False)]
     for line in lines:
@@ -61,6 +62,11 @@ def test_one_line_per_split_and_no_repeats(sepsis_pack, tmp_path, capsys):
     assert len(list(against_boosting.tables(lines))) == 1
 
 
+def test_a_split_that_fails_does_not_stop_the_others(sepsis_pack, tmp_path, capsys):
+    assert against_boosting.measure(2, 1, [True], file=tmp_path / "lines.jsonl", hidden=-1) == 2
+    assert "split 1, intensity True, members 1 failed: hidden" in capsys.readouterr().out
+
+
 def test_the_parts_of_a_split_are_disjoint(sepsis_pack):
     _, labels = against_boosting.stays()
     first, other = (against_boosting.parts(labels, split) for split in (0, 1))
@@ -69,14 +75,15 @@ def test_the_parts_of_a_split_are_disjoint(sepsis_pack):
 
 
 def test_members_are_fitted_once(sepsis_pack, monkeypatch):
-    """The first member is the default, and the mean of the members is the ensemble without trees."""
-    outputs = torch.randn(3, 19, 1, generator=torch.Generator().manual_seed(0))
+    """The first member is the default, and the mean of the members leaves out the trees, which come last."""
+    outputs = torch.randn(4, 19, 1, generator=torch.Generator().manual_seed(0))
 
     class Fitted:
         def __init__(self, **options):
             assert options["members"] == 3
             assert options["boosting"]
             self.task_ = self
+            self.members_ = [SimpleNamespace(history=[{"seconds": 1.5}, {"seconds": 1.0}])] * 3
 
         def fit(self, X, y, *, validation):
             return self
@@ -89,17 +96,17 @@ def test_members_are_fitted_once(sepsis_pack, monkeypatch):
             return np.stack([1 - p, p], 1)
 
         def predict_proba(self, X):
-            return self.probabilities(outputs[2, : len(X)])
+            return self.probabilities(outputs[3, : len(X)])
 
     monkeypatch.setattr(against_boosting, "present", lambda options: options)
     monkeypatch.setattr(nc, "NeuralCDEClassifier", Fitted)
-    threads = torch.get_num_threads()
-    line = against_boosting.measured(0, True, 3, threads=threads)
+    line = against_boosting.measured(0, True, 3)
     assert list(line["contestants"]) == ["boosting", "default", "members", "members and boosting"]
     _, labels = against_boosting.stays()
     truth = labels[against_boosting.parts(labels, 0).test]
-    expected = against_boosting.roc_auc_score(truth, outputs[:, : len(truth), 0].mean(0))
+    expected = against_boosting.roc_auc_score(truth, outputs[:3, : len(truth), 0].mean(0))
     assert line["contestants"]["members"]["auroc"] == pytest.approx(expected)
+    assert line["contestants"]["default"]["fit_seconds"] == 2.5
 
 
 def test_differences_to_boosting_are_paired():

@@ -6,7 +6,7 @@ import pytest
 import torch
 from benchmarks import data as readers
 from benchmarks.speech import WINDOW, cosines, mel_filters, mfcc
-from benchmarks.training import wide_stays
+from benchmarks.training import wide_stays, wide_table
 from scipy.fft import dct
 
 from experiments import defaults_data
@@ -107,3 +107,10 @@ def test_wide_stays_are_mostly_missing():
     assert series.values.shape == (20 * 75, 37)
     assert 0.75 < series.values.isnan().double().mean() < 0.85
     assert set(labels) == {0, 1}
+
+
+def test_wide_table_compares_the_old_and_the_new_default(capsys):
+    few = {"hidden": 4, "width": 4, "max_epochs": 2}
+    rows = wide_table(stays=60, rounds=1, predictions=2, options=few)
+    assert [row["estimator"] for row in rows] == ["old default", "new default"]
+    assert all(row["s per epoch"] > 0 and row["s to it"] > 0 and row["predict one, ms"] > 0 for row in rows)
