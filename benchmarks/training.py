@@ -1,4 +1,4 @@
-"""Reading a large table, the overhead of the training loop, and the accuracy of the estimators' defaults."""
+"""Reading a large table, the overhead of the training loop, and accuracy and speed of the estimators' defaults."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -20,12 +21,13 @@ from neuralcde.train import TrainingSettings, train
 from .data import PACK, folder, read_letters
 from .measure import once, save, show
 from .memory import peak_megabytes
+from .old_default import OLD_DEFAULT, present
 
 SEEDS, DROPPED = (0, 1, 2), 0.5
 
 
 def main(chosen: list[str]) -> None:
-    tables = {"reading": large_csv, "loop": loop_overhead, "defaults": accuracy_of_defaults}
+    tables = {"reading": large_csv, "loop": loop_overhead, "defaults": accuracy_of_defaults, "wide": wide_table}
     for name in chosen or tables:
         rows = tables[name]()
         if rows:
@@ -175,6 +177,62 @@ def accuracy_of_defaults() -> list[dict[str, object]]:
     )
     show("NeuralCDEClassifier() on CharacterTrajectories, half of the observations dropped", rows)
     return rows
+
+
+def wide_table(
+    stays: int = 2400, rounds: int = 3, predictions: int = 50, options: dict[str, Any] | None = None
+) -> list[dict[str, object]]:
+    """The old and the new default on a wide table: seconds per epoch, seconds to the best epoch, ms per prediction.
+
+    Epochs are timed in short fits of both in turn, predictions of one series in turn as well. The best epoch is that
+    of one whole fit of each. `options` are further options of both.
+    """
+    series, labels = wide_stays(stays)
+    contestants = {"old default": present(OLD_DEFAULT), "new default": {}}
+    whole: dict[str, nc.NeuralCDEClassifier] = {}
+    epochs: dict[str, list[float]] = {name: [] for name in contestants}
+    waits: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(rounds):
+        for name, changes in contestants.items():
+            short = {**changes, **(options or {}), "max_epochs": 2}
+            model = nc.NeuralCDEClassifier(random_state=0, **short).fit(series, labels)
+            epochs[name].append(min(row["seconds"] for row in model.history_))
+    for name, changes in contestants.items():
+        whole[name] = nc.NeuralCDEClassifier(random_state=0, **{**changes, **(options or {})}).fit(series, labels)
+    one = series[:1]
+    for _ in range(predictions):
+        for name, model in whole.items():
+            waits[name].append(once(lambda: model.predict_proba(one)))  # noqa: B023
+    rows: list[dict[str, object]] = []
+    for name, model in whole.items():
+        best = model.history_[model.best_epoch_ - 1]
+        rows.append(
+            {
+                "estimator": name,
+                "s per epoch": float(np.median(epochs[name])),
+                "best epoch": model.best_epoch_,
+                "s to it": sum(row["seconds"] for row in model.history_[: model.best_epoch_]),
+                "epochs": model.n_iter_,
+                "its AUROC": best["validation_auroc"],
+                "predict one, ms": 1e3 * float(np.median(waits[name])),
+            }
+        )
+    show(f"Old and new default on a wide table: {series!r}", rows)
+    return rows
+
+
+def wide_stays(stays: int, *, channels: int = 37, length: int = 75) -> tuple[nc.IrregularSeries, np.ndarray]:
+    """Made-up stays with 80 % of the values missing, and a label that depends on values, trends and missingness."""
+    rng = np.random.default_rng(0)
+    times = np.cumsum(rng.exponential(1.0, (stays, length)) + 0.01, axis=1)
+    level, trend = rng.normal(size=(stays, channels)), rng.normal(size=(stays, channels))
+    asked = rng.uniform(0.05, 0.35, (stays, channels))
+    place = np.linspace(0, 1, length)[:, None]
+    values = level[:, None] + trend[:, None] * place + 0.5 * rng.normal(size=(stays, length, channels))
+    values[rng.random(values.shape) > asked[:, None]] = np.nan
+    odds = level[:, :3].sum(1) + trend[:, :3].sum(1) + 8 * (asked[:, 0] - 0.2) - 1
+    labels = (rng.random(stays) < 1 / (1 + np.exp(-odds))).astype(int)
+    return nc.IrregularSeries.from_padded(values, times, lengths=np.full(stays, length)), labels
 
 
 if __name__ == "__main__":

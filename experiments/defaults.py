@@ -1,155 +1,92 @@
 """Evidence for the estimators' defaults: one changed option at a time, on several data sets, cross-validated.
 
-`python -m experiments.defaults [DATA ...]` runs what has no line in defaults.jsonl yet, and writes the table to
+`python -m experiments.defaults [DATA ...]` runs what has no line in defaults.jsonl yet, and writes the tables to
 docs/choosing.md. A change and the defaults are compared on the same folds with the same seeds.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import itertools
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import ExitStack, contextmanager
-from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
-from unittest.mock import patch
+from typing import Any
 
-import numpy as np
 import torch
-from benchmarks.data import SEPSIS, folder, read_letters, read_sepsis
-from numpy.typing import NDArray
+from benchmarks.old_default import OLD_DEFAULT, present
 from sklearn.metrics import get_scorer
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 import neuralcde as nc
-from neuralcde.datasets import icu_table
-from neuralcde.series.channels import time_since_start
 
-from .character_trajectories.run import drop
+from .boosting import BoostedSummaries
+from .defaults_data import DATA, Data
 from .documents import between_marks
-from .experiment import HERE, Experiment
+from .experiment import HERE
 from .lines import Line, Lines, read_lines
 from .provenance import provenance
 from .runs import cores
-from .splits import split_positions
 from .tables import Table
 
-FILE, FOLDS = HERE / "defaults.jsonl", 3
+FILE = HERE / "defaults.jsonl"
 PAGE, COMMAND = HERE.parent / "docs" / "choosing.md", "python -m experiments.defaults"
-# Parameters of the estimator; a name with a dot is an option of a part that the estimator builds.
-CHANGES: dict[str, dict[str, Any]] = {
+# Parameters of the estimator, or another estimator for the same folds.
+Change = dict[str, Any] | type[BoostedSummaries]
+CHANGES: dict[str, Change] = {
     "nothing": {},
-    "time of unit variance": {"time_unit": "deviation"},
-    "time in ten mean gaps": {"time_unit": 10.0},
-    "field starts at 0.01": {"NeuralCDE.initial_scale": 0.01},
+    "old default": OLD_DEFAULT,
+    "encoder on": {"encoder": "mlp"},
+    "encoder off": {"encoder": None},
+    "standard scaling": {"scale": "standard"},
+    "jitter 0.1": {"channel_jitter": 0.1},
     "rate 1e-3": {"learning_rate": 1e-3},
-    "constant rate": {"schedule": "constant"},
-    "no average": {"ema_decay": 0.0},
-    "average 0.995": {"ema_decay": 0.995},
-    "channels jittered by 0.1": {"channel_jitter": 0.1},
-    "natural cubic": {"path": "natural_cubic"},
     "hermite": {"path": "hermite"},
     "mean over time": {"pool": "mean"},
+    "three members": {"members": 3},
+    "boosting on summaries": BoostedSummaries,
 }
 
 
-class Data(NamedTuple):
-    """Series, their labels, and scikit-learn's name of the score."""
-
-    series: nc.IrregularSeries
-    labels: NDArray[Any]
-    score: str
+def possible(change: Change) -> bool:
+    """Whether the estimator has at least one of the options of a change."""
+    return isinstance(change, type) or not change or bool(present(change))
 
 
-def letters() -> Data:
-    """CharacterTrajectories with half of the observations dropped, without the test series of table 1."""
-    experiment = Experiment.find("character_trajectories")
-    found = read_letters(folder(), experiment.config["published"])
-    data = experiment.config["settings"]["data"]
-    split = split_positions(found.labels, data)
-    pool = np.sort(np.concatenate([split.training, split.validation]))
-    return Data(drop(found.strokes, 0.5, seed=data["drop_seed"])[pool], found.labels[pool], "accuracy")
+def classifier(change: Change, seed: int) -> Any:
+    """The estimator with a change."""
+    if isinstance(change, type):
+        return change(random_state=seed)
+    return nc.NeuralCDEClassifier(random_state=seed, **present(change))
 
 
-def stays() -> Data:
-    """Synthetic ICU stays, generated like those of the demo with another seed."""
-    frame = icu_table(1500, seed=100)
-    series = nc.IrregularSeries.from_long(frame.drop("outcome"), id="stay", time="hour", static=["age"])
-    outcome = dict(zip(frame["stay"], frame["outcome"], strict=True))
-    return Data(series, np.array([outcome[stay] for stay in series.ids.tolist()]), "roc_auc")
-
-
-def sepsis_cases() -> Data:
-    """1000 stays of PhysioNet 2019 with sepsis in the first 72 hours and 2000 without, those hours alone."""
-    found = read_sepsis()
-    if found is None:
-        raise FileNotFoundError(
-            f"there is no {SEPSIS} in {folder()}; set NEURALCDE_DATA to the folder that has it, or name other data."
-        )
-    series, label, keep = found
-    rng = np.random.default_rng(0)
-    chosen = [rng.choice(np.flatnonzero(keep & (label == k)), size=n, replace=False) for k, n in ((1, 1000), (0, 2000))]
-    positions = np.sort(np.concatenate(chosen))
-    series = series[positions]
-    early = series.times <= 72
-    counts = torch.segment_reduce(early.double(), "sum", lengths=series.lengths).long()
-    offsets = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
-    cut = dataclasses.replace(series, times=series.times[early], values=series.values[early], offsets=offsets)
-    return Data(cut, label[positions], "roc_auc")
-
-
-DATA: dict[str, Callable[[], Data]] = {"letters": letters, "stays": stays, "sepsis": sepsis_cases}
-
-
-@contextmanager
-def classifier(change: dict[str, Any], seed: int) -> Iterator[nc.NeuralCDEClassifier]:
-    """An estimator with a change; some changes are not options of the public API."""
-    own = {name: value for name, value in change.items() if name in nc.NeuralCDEClassifier().get_params()}
-    inner = "neuralcde.estimators"
-    with ExitStack() as stack:
-        if "NeuralCDE.initial_scale" in change:
-            own["model"] = nc.NeuralCDE.with_options(initial_scale=change["NeuralCDE.initial_scale"])
-        if "time_unit" in change:
-            scaler = partial(OtherTime, change["time_unit"])
-            stack.enter_context(patch(f"{inner}.preparation.SeriesScaler", scaler))
-        yield nc.NeuralCDEClassifier(random_state=seed, **own)
-
-
-class OtherTime(nc.SeriesScaler):
-    """A `SeriesScaler` with another unit of the time channel.
-
-    Parameters
-    ----------
-    unit
-        A number of mean gaps, or "deviation" for the standard deviation of time.
-    """
-
-    def __init__(self, unit: float | Literal["deviation"]):
-        super().__init__()
-        self.unit = unit
-
-    def fit(self, series: nc.IrregularSeries, y: Any = None) -> nc.SeriesScaler:
-        """Fit as `SeriesScaler` does, then replace the scale of the time channel."""
-        super().fit(series, y)
-        deviation = float(time_since_start(series.times, series.offsets).std(correction=0)) / self.time_scale_
-        unit = deviation if self.unit == "deviation" else self.unit
-        self.channel_scales_ = dataclasses.replace(self.channel_scales_, time=unit)
-        return self
+def available(names: list[str]) -> dict[str, Data]:
+    """The data sets whose files are there; for the others, a message says what is missing."""
+    made = {}
+    for name in names:
+        try:
+            made[name] = DATA[name]()
+        except FileNotFoundError as missing:
+            print(f"{name} is skipped: {missing}", flush=True)
+    return made
 
 
 def measure(names: list[str], file: Path = FILE) -> int:
     """Run every change, data set and fold without a line of results, one per core at a time; returns the failures."""
-    made = {name: DATA[name]() for name in names}
+    made = available(names)
     with Lines(file) as lines, ProcessPoolExecutor(cores(), get_context("spawn")) as pool:
         done = {(line["data"], line["change"], line["fold"]) for line in read_lines(file)}
-        jobs = [job for fold in range(FOLDS) for job in itertools.product(names, CHANGES, [fold]) if job not in done]
+        changes = [change for change in CHANGES if possible(CHANGES[change])]
+        jobs = [
+            (name, change, fold)
+            for fold in range(max((data.folds for data in made.values()), default=0))
+            for name, change in itertools.product(made, changes)
+            if fold < made[name].folds and (name, change, fold) not in done
+        ]
         futures = {
             pool.submit(measured, made[name], CHANGES[change], fold): {"data": name, "change": change, "fold": fold}
             for name, change, fold in jobs
@@ -170,54 +107,80 @@ def measure(names: list[str], file: Path = FILE) -> int:
     return failures
 
 
-def measured(data: Data, change: dict[str, Any], fold: int) -> Line:
-    """Fit on all folds but one and score on that one; the number of the fold is also the seed."""
+def measured(data: Data, change: Change, fold: int) -> Line:
+    """Fit on all folds but one and score on that one; the number of the fold is also the seed.
+
+    The seconds are those of the fit.
+    """
     torch.set_num_threads(1)
-    start = time.perf_counter()
-    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(data.labels, data.labels)
+    kind = StratifiedKFold if data.groups is None else StratifiedGroupKFold
+    folds = kind(data.folds, shuffle=True, random_state=0).split(data.labels, data.labels, data.groups)
     training, held = list(folds)[fold]
-    with classifier(change, fold) as model:
-        model.fit(data.series[training], data.labels[training])
-        score, loss = (
-            float(get_scorer(metric)(model, data.series[held], data.labels[held]))
-            for metric in (data.score, "neg_log_loss")
-        )
+    model = classifier(change, fold)
+    groups = None if data.groups is None else data.groups[training]
+    start = time.perf_counter()
+    model.fit(data.series[training], data.labels[training], groups=groups)
     seconds = round(time.perf_counter() - start, 1)
+    score, loss = (
+        float(get_scorer(metric)(model, data.series[held], data.labels[held]))
+        for metric in (data.score, "neg_log_loss")
+    )
     return {"score": score, "log_loss": -loss, "epochs": model.n_iter_, "seconds": seconds, **provenance()}
 
 
-def table(lines: list[Line]) -> Table:
-    """The mean score of the defaults on each data set, and the mean difference of every change ± standard error."""
-    scores = {(line["data"], line["change"], line["fold"]): line for line in lines}
-    names = [name for name in DATA if any(line["data"] == name for line in lines)]
-    rows = []
-    for change in (change for change in CHANGES if any(line["change"] == change for line in lines)):
-        row = [change]
-        for name in names:
-            folds = [
-                fold for fold in range(FOLDS) if (name, change, fold) in scores and (name, "nothing", fold) in scores
-            ]
-            values = [100 * scores[name, change, fold]["score"] for fold in folds]
-            if change != "nothing":
-                values = [
-                    value - 100 * scores[name, "nothing", fold]["score"]
-                    for value, fold in zip(values, folds, strict=True)
-                ]
-            row.append(_text(values, "" if change == "nothing" else "+"))
-        rows.append(row)
+def scores(lines: list[Line]) -> Table:
+    """The mean score of the defaults on each data set, and the mean difference of every change, ± standard error."""
+
+    def cell(change: str, own: dict[int, Line], base: dict[int, Line]) -> str:
+        folds = sorted(set(own) & set(base))
+        if change == "nothing":
+            return _mean_and_error([100 * own[fold]["score"] for fold in folds])
+        return _mean_and_error([100 * (own[fold]["score"] - base[fold]["score"]) for fold in folds], sign="+")
+
     title = (
-        "The estimators' defaults, and one change at a time: accuracy (letters) or area under the curve in % on "
-        f"held-out folds (so many of {FOLDS}), differences to the defaults on the same folds ± standard error"
+        "The estimators' defaults, and one change at a time: accuracy (letters, speech, short) or AUROC in %, mean of "
+        "held-out folds (their number in brackets) ± standard error. The first row is the score of the defaults. The "
+        "others are differences to it on the same folds."
     )
-    return Table(title, ["change", *names], rows)
+    return _table(title, lines, cell)
+
+
+def costs(lines: list[Line]) -> Table:
+    """The mean log-loss on the held-out folds, and the mean seconds of a fit."""
+
+    def cell(change: str, own: dict[int, Line], base: dict[int, Line]) -> str:
+        if not own:
+            return ""
+        loss, seconds = (statistics.mean(line[name] for line in own.values()) for name in ("log_loss", "seconds"))
+        return f"{loss:.3f}, {seconds:.0f} s"
+
+    return _table("The same runs: mean log-loss on the held-out folds, mean seconds per fit on one core.", lines, cell)
 
 
 def page() -> str:
-    """The text of docs/choosing.md with the current table."""
-    return between_marks(PAGE.read_text(), "defaults", table(read_lines(FILE)).markdown(), COMMAND)
+    """The text of docs/choosing.md with the current tables."""
+    lines = read_lines(FILE)
+    text = (
+        "\n".join([scores(lines).markdown(), costs(lines).markdown()]) if lines else f"No results: run `{COMMAND}`.\n"
+    )
+    return between_marks(PAGE.read_text(), "defaults", text, COMMAND)
 
 
-def _text(values: list[float], sign: str) -> str:
+def _table(title: str, lines: list[Line], cell: Callable[[str, dict[int, Line], dict[int, Line]], str]) -> Table:
+    """A row per change and a column per data set; a cell is made from the lines of the change and of the defaults."""
+    found: dict[tuple[str, str], dict[int, Line]] = {}
+    for line in lines:
+        found.setdefault((line["data"], line["change"]), {})[line["fold"]] = line
+    names = [name for name in DATA if any(data == name for data, _ in found)]
+    rows = [
+        [change, *(cell(change, found.get((name, change), {}), found.get((name, "nothing"), {})) for name in names)]
+        for change in CHANGES
+        if any(change == other for _, other in found)
+    ]
+    return Table(title, ["change", *names], rows)
+
+
+def _mean_and_error(values: list[float], sign: str = "") -> str:
     if not values:
         return ""
     error = f" ± {statistics.stdev(values) / len(values) ** 0.5:.1f}" if len(values) > 1 else ""
@@ -232,5 +195,5 @@ if __name__ == "__main__":
         parser.error(f"data are {', '.join(DATA)}, not {' '.join(chosen)}")
     failures = measure(chosen)
     PAGE.write_text(page())
-    print(table(read_lines(FILE)).markdown())
+    print(scores(read_lines(FILE)).markdown(), costs(read_lines(FILE)).markdown(), sep="\n")
     sys.exit(1 if failures else 0)

@@ -67,3 +67,30 @@ def config(tmp_path_factory):
     file = tmp_path_factory.mktemp("config") / "config.toml"
     file.write_text(text)
     return file
+
+
+@pytest.fixture
+def sepsis_pack(tmp_path, monkeypatch):
+    """A small file like that of the sepsis challenge, and the environment in which it is found."""
+    rng, count = np.random.default_rng(0), 120
+    lengths = rng.integers(4, 12, count)
+    lengths[0] = 80
+    label = (np.arange(count) % 3 == 0).astype(np.int8)
+    values = rng.normal(size=(lengths.sum(), 3)) + np.repeat(label, lengths)[:, None]
+    values[rng.random(values.shape) < 0.5] = np.nan
+    static = rng.normal(size=(count, 5))
+    static[::2, 2:4] = np.nan
+    np.savez(
+        tmp_path / "sepsis2019.npz",
+        values=values.astype(np.float32),
+        offsets=np.concatenate([[0], np.cumsum(lengths)]),
+        iculos=np.concatenate([np.arange(1, length + 1) for length in lengths]).astype(np.int16),
+        static=static.astype(np.float32),
+        patient_id=[f"p{k:03d}" for k in range(count)],
+        feature_names=["HR", "O2Sat", "Temp"],
+        static_names=["Age", "Gender", "Unit1", "Unit2", "HospAdmTime"],
+        y72=label,
+        keep_paper=np.arange(count) != 5,
+    )
+    monkeypatch.setenv("NEURALCDE_DATA", str(tmp_path))
+    return tmp_path

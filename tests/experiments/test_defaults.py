@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
-import torch
+from benchmarks.old_default import MAY_BE_ABSENT
+from experiments.defaults_data import Data
 from experiments.lines import read_lines
 
 import neuralcde as nc
 from experiments import defaults
+
+FEW = {"max_epochs": 2, "hidden": 4, "width": 4}
 
 
 @pytest.fixture
@@ -14,10 +17,10 @@ def small(strokes, monkeypatch):
     """The small letters in place of all data sets, and two changes."""
     values, letters = strokes
     series = nc.IrregularSeries.from_list([(np.arange(float(len(v))), v) for v in values])
-    monkeypatch.setattr(defaults, "DATA", {"letters": lambda: defaults.Data(series, np.array(letters), "accuracy")})
-    few = {"max_epochs": 2, "hidden": 4, "width": 4}
-    monkeypatch.setattr(defaults, "CHANGES", {"nothing": few, "more": {**few, "max_epochs": 8}})
-    return series
+    data = Data(series, np.array(letters), "accuracy", groups=np.arange(80) // 8)
+    monkeypatch.setattr(defaults, "DATA", {"letters": lambda: data})
+    monkeypatch.setattr(defaults, "CHANGES", {"nothing": FEW, "more": {**FEW, "max_epochs": 8}})
+    return data
 
 
 def test_one_line_per_fold_and_change_and_no_repeats(small, tmp_path, capsys):
@@ -25,9 +28,10 @@ def test_one_line_per_fold_and_change_and_no_repeats(small, tmp_path, capsys):
     defaults.measure(["letters"], file)
     lines = read_lines(file)
     assert sorted((line["fold"], line["change"]) for line in lines) == [
-        (fold, change) for fold in range(defaults.FOLDS) for change in ("more", "nothing")
+        (fold, change) for fold in range(3) for change in ("more", "nothing")
     ]
     assert {line["epochs"] for line in lines if line["change"] == "more"} == {8}
+    assert all(line["log_loss"] > 0 and line["seconds"] > 0 for line in lines)
     capsys.readouterr()
     defaults.measure(["letters"], file)
     assert capsys.readouterr().out == ""
@@ -35,46 +39,67 @@ def test_one_line_per_fold_and_change_and_no_repeats(small, tmp_path, capsys):
 
 
 def test_one_that_fails_does_not_stop_the_others(small, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(defaults, "CHANGES", {"bad": {"hidden": -1}, **defaults.CHANGES})
-    monkeypatch.setattr(defaults, "FOLDS", 1)
+    monkeypatch.setattr(defaults, "CHANGES", {"bad": {"hidden": -1}, "nothing": FEW})
     file = tmp_path / "defaults.jsonl"
-    assert defaults.measure(["letters"], file) == 1
-    assert {line["change"] for line in read_lines(file)} == {"nothing", "more"}
+    assert defaults.measure(["letters"], file) == 3
+    assert {line["change"] for line in read_lines(file)} == {"nothing"}
     assert "'bad', 'fold': 0} failed: hidden" in capsys.readouterr().out
 
 
+def test_absent_data_are_skipped_with_a_message(small, monkeypatch, capsys):
+    def absent():
+        raise FileNotFoundError("there is no pbc2.csv")
+
+    monkeypatch.setitem(defaults.DATA, "pbc2", absent)
+    assert list(defaults.available(["pbc2", "letters"])) == ["letters"]
+    assert capsys.readouterr().out == "pbc2 is skipped: there is no pbc2.csv\n"
+
+
+def test_a_group_is_in_one_fold(small, monkeypatch):
+    """A fit sees no series of the groups on which it is scored."""
+    seen = []
+
+    class Spy(defaults.BoostedSummaries):
+        def fit(self, X, y, *, groups=None):
+            seen.append(set(groups))
+            return super().fit(X, y)
+
+    for fold in range(3):
+        defaults.measured(small, Spy, fold)
+    held = [set(small.groups) - groups for groups in seen]
+    assert sorted(group for groups in held for group in groups) == list(range(10))
+
+
+def line(change, fold, score, **entries):
+    return {"data": "letters", "change": change, "fold": fold, "score": score, **entries}
+
+
 def test_differences_are_paired(small):
-    scores = {"nothing": (0.5, 0.6, 0.7), "more": (0.6, 0.6, 0.9)}
-    lines = [
-        {"data": "letters", "change": change, "fold": fold, "score": score}
-        for change, row in scores.items()
-        for fold, score in enumerate(row)
-    ]
-    table = defaults.table(lines)
-    assert table.rows == [["nothing", "60.0 ± 5.8 (3)"], ["more", "+10.0 ± 5.8 (3)"]]
+    found = {"nothing": (0.5, 0.6, 0.7), "more": (0.6, 0.6, 0.9)}
+    lines = [line(change, fold, score) for change, row in found.items() for fold, score in enumerate(row)]
+    assert defaults.scores(lines).rows == [["nothing", "60.0 ± 5.8 (3)"], ["more", "+10.0 ± 5.8 (3)"]]
+
+
+def test_costs_are_means_over_the_folds(small):
+    lines = [line("nothing", fold, 0.5, log_loss=0.1 * fold, seconds=10.0 * fold) for fold in range(3)]
+    assert defaults.costs(lines).rows == [["nothing", "0.100, 10 s"]]
 
 
 def test_the_page_shows_what_was_measured():
     assert defaults.PAGE.read_text() == defaults.page()
 
 
-def test_every_change_takes_effect(small):
-    deviation = float(torch.cat([one.times - one.times[0] for one in small]).std(correction=0))
-    for change in ({"NeuralCDE.initial_scale": 0.01}, {"time_unit": 10.0}, {"time_unit": "deviation"}):
-        with defaults.classifier({**change, "max_epochs": 1, "hidden": 4, "width": 4}, 0) as model:
-            model.fit(small, np.arange(80) % 2)
-        plain = nc.NeuralCDEClassifier(max_epochs=1, hidden=4, width=4, random_state=0).fit(small, np.arange(80) % 2)
-        if "time_unit" in change:
-            scales = [m.preparation_.scaler.channel_scales_.time for m in (model, plain)]
-            assert (
-                scales[0] == (10.0 if change["time_unit"] == 10.0 else pytest.approx(deviation, rel=0.1)) != scales[1]
-            )
-        else:
-            last, other = (list(m.module_.field.parameters())[-2].abs().mean() for m in (model, plain))
-            assert last < 0.1 * other
-
-
 def test_every_change_is_known():
-    known = nc.NeuralCDEClassifier().get_params()
+    known = set(nc.NeuralCDEClassifier().get_params())
     for change in defaults.CHANGES.values():
-        assert set(change) <= {*known, "NeuralCDE.initial_scale", "time_unit"}
+        if isinstance(change, dict):
+            assert set(change) <= known | MAY_BE_ABSENT
+            if defaults.possible(change):
+                assert set(defaults.classifier(change, 0).get_params()) == known
+
+
+def test_a_change_without_a_known_option_is_left_out(monkeypatch):
+    assert defaults.possible({})
+    assert defaults.possible(defaults.OLD_DEFAULT)
+    monkeypatch.setattr("benchmarks.old_default.MAY_BE_ABSENT", {"gone"})
+    assert not defaults.possible({"gone": 3})

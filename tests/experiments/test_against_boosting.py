@@ -1,0 +1,133 @@
+"""The comparison with gradient boosting on a small file: summaries, splits, lines and tables."""
+
+import dataclasses
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from experiments.boosting import BoostedSummaries, summaries
+from experiments.defaults_data import Data
+from experiments.lines import read_lines
+
+import neuralcde as nc
+from experiments import against_boosting, typing_errors
+
+NAN = float("nan")
+
+
+def test_summaries_of_a_series():
+    values = [[1.0, NAN], [NAN, NAN], [4.0, NAN]]
+    series = nc.IrregularSeries.from_list([([1.0, 2.0, 5.0], values)], static=[[7.0]])
+    np.testing.assert_allclose(
+        summaries(series)[0],
+        [4, NAN, 2.5, NAN, 1.5, NAN, 1, NAN, 4, NAN, np.log(3), 0, 0, np.log(5), 5, 7],
+        rtol=1e-6,
+    )
+    np.testing.assert_allclose(summaries(series, intensity=False)[0, -2:], [5, 7])
+
+
+def test_without_intensity_the_trees_cannot_see_what_was_measured():
+    """A channel whose presence alone tells the class helps only with intensity."""
+    rng = np.random.default_rng(0)
+    values, labels = rng.normal(size=(400, 4, 2)), np.arange(400) % 2
+    values[labels == 1, :, 1] = np.nan
+    series = nc.IrregularSeries.from_padded(values, lengths=np.full(400, 4))
+    seen, hidden = (BoostedSummaries(intensity=flag).fit(series, labels) for flag in (True, False))
+    assert (seen.predict(series) == labels).all()
+    changed = torch.where(series.values.isnan(), NAN, 0.0)  # only what was measured is left
+    plain = dataclasses.replace(series, values=changed)
+    assert seen.predict_proba(plain)[:, 1].std() > 0.1
+    table = hidden._table(plain)
+    assert not np.isnan(table).any()
+
+
+def test_one_line_per_split_and_no_repeats(sepsis_pack, tmp_path, capsys):
+    file = tmp_path / "lines.jsonl"
+    few = {"max_epochs": 1, "hidden": 4, "width": 4}
+    assert against_boosting.measure(2, 1, [False], workers=2, file=file, **few) == 0
+    lines = read_lines(file)
+    assert sorted((line["split"], line["intensity"]) for line in lines) == [(0, False), (1, False)]
+    for line in lines:
+        assert line["series"] == 119  # one stay is not in the paper's experiment
+        assert list(line["contestants"]) == ["boosting", "default"]
+        for found in line["contestants"].values():
+            assert 0 <= found["auroc"] <= 1
+            assert min(found.values()) >= 0
+            assert set(found) == {*against_boosting.METRICS, *against_boosting.SECONDS}
+    assert "versions" in lines[0]
+    capsys.readouterr()
+    against_boosting.measure(2, 1, [False], file=file, **few)
+    assert capsys.readouterr().out == ""
+    assert len(list(against_boosting.tables(lines))) == 1
+
+
+def test_a_split_that_fails_does_not_stop_the_others(sepsis_pack, tmp_path, capsys):
+    assert against_boosting.measure(2, 1, [True], file=tmp_path / "lines.jsonl", hidden=-1) == 2
+    assert "split 1, intensity True, members 1 failed: hidden" in capsys.readouterr().out
+
+
+def test_the_parts_of_a_split_are_disjoint(sepsis_pack):
+    _, labels = against_boosting.stays()
+    first, other = (against_boosting.parts(labels, split) for split in (0, 1))
+    assert sorted(np.concatenate(first)) == list(range(119))
+    assert not np.array_equal(first.test, other.test)
+
+
+def test_members_are_fitted_once(sepsis_pack, monkeypatch):
+    """The first member is the default, and the mean of the members leaves out the trees, which come last."""
+    outputs = torch.randn(4, 19, 1, generator=torch.Generator().manual_seed(0))
+
+    class Fitted:
+        def __init__(self, **options):
+            assert options["members"] == 3
+            assert options["boosting"]
+            self.task_ = self
+            self.members_ = [SimpleNamespace(history=[{"seconds": 1.5}, {"seconds": 1.0}])] * 3
+
+        def fit(self, X, y, *, validation):
+            return self
+
+        def member_outputs(self, X):
+            return outputs[:, : len(X)]
+
+        def probabilities(self, found):
+            p = torch.sigmoid(found[:, 0]).numpy()
+            return np.stack([1 - p, p], 1)
+
+        def predict_proba(self, X):
+            return self.probabilities(outputs[3, : len(X)])
+
+    monkeypatch.setattr(against_boosting, "present", lambda options: options)
+    monkeypatch.setattr(nc, "NeuralCDEClassifier", Fitted)
+    line = against_boosting.measured(0, True, 3)
+    assert list(line["contestants"]) == ["boosting", "default", "members", "members and boosting"]
+    _, labels = against_boosting.stays()
+    truth = labels[against_boosting.parts(labels, 0).test]
+    expected = against_boosting.roc_auc_score(truth, outputs[:3, : len(truth), 0].mean(0))
+    assert line["contestants"]["members"]["auroc"] == pytest.approx(expected)
+    assert line["contestants"]["default"]["fit_seconds"] == 2.5
+
+
+def test_differences_to_boosting_are_paired():
+    def found(auroc):
+        return {"auroc": auroc, "average_precision": 0.5, "log_loss": 0.1, "fit_seconds": 2.0, "predict_seconds": 1.0}
+
+    lines = [
+        {"intensity": True, "contestants": {"boosting": found(low), "default": found(high)}}
+        for low, high in ((0.90, 0.92), (0.94, 0.93))
+    ]
+    (table,) = against_boosting.tables(lines)
+    assert table.rows[0] == ["boosting", "0.9200 ± 0.0200", *table.rows[0][2:4], "", "", "2.0", "1.0"]
+    assert table.rows[1][4:6] == ["+0.0050 ± 0.0150", "1 of 2"]
+
+
+def test_typing_errors_change_one_value_in_a_thousand(sepsis_pack):
+    series, labels = against_boosting.stays()
+    wrong = typing_errors.with_errors(series)
+    changed = (wrong.values != series.values) & ~series.values.isnan()
+    assert changed.sum() == 1
+    torch.testing.assert_close(wrong.values[changed], 1000 * series.values[changed])
+    found = typing_errors.measured(Data(series, labels, "roc_auc"), max_epochs=1, hidden=4, width=4)
+    assert found["largest change"] <= 1
+    assert typing_errors.table({"made up": found}).rows[0][0] == "made up"
