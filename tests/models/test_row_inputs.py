@@ -1,5 +1,7 @@
 """What encoders and readouts know at each row: families by name, the clock, and nothing from later rows."""
 
+import dataclasses
+
 import pytest
 import torch
 from model_cases import raw_batch
@@ -129,3 +131,14 @@ def test_times_that_differ_by_rounding_alone_make_one_knot():
     inputs.fit(series)
     assert inputs.knots.diff().min() > 0
     assert inputs(series).isfinite().all()
+
+
+def test_the_clock_has_the_origin_of_the_table_or_of_the_series():
+    """Hours since admission count from the admission; dates count from the first row."""
+    hours = nc.IrregularSeries.from_list([([1.0, 5.0], [[0.0], [1.0]]), ([3.0, 9.0], [[0.0], [1.0]])]).with_channels()
+    inputs = RowInputs(1, features=("last",), hats=0)
+    inputs.fit(hours)
+    assert inputs(hours)[:, -1].mul(9).tolist() == pytest.approx([1, 5, 3, 9])
+    dates = dataclasses.replace(hours, times=hours.times + 1e6)
+    inputs.fit(dates)
+    assert inputs(dates)[:, -1].mul(6).tolist() == pytest.approx([0, 4, 0, 6])

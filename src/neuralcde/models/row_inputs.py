@@ -19,10 +19,14 @@ Features = Sequence[str] | Literal["all"]
 
 
 class RowInputs(nn.Module):
-    """What is known at each row: features of every data channel, the time since the start, and hat functions of it.
+    """What is known at each row: features of every data channel, the clock, and hat functions of it.
 
     All of it depends on the rows up to the row alone. The features of channels are those of
     `neuralcde.series.row_features`.
+
+    The clock is the time of the row if the times of the training series have a common origin, such as the admission to
+    a hospital: if all series start closer to 0 than the longest series lasts. Otherwise the times are moments, such as
+    dates, and the clock is the time since the first row of the series.
 
     Parameters
     ----------
@@ -33,11 +37,12 @@ class RowInputs(nn.Module):
     intensity
         Whether to include families that tell when something was measured: "observed", "seen", "count", "elapsed".
     hats
-        Largest number of hat functions of the time since the start, see `clock_knots`; 0 for none.
+        Largest number of hat functions of the clock, see `clock_knots`; 0 for none.
     """
 
     knots: Tensor
     scale: Tensor
+    common_origin: Tensor
 
     def __init__(self, channels: int, *, features: Features = "all", intensity: bool = True, hats: int = 32):
         super().__init__()
@@ -52,6 +57,7 @@ class RowInputs(nn.Module):
         # Unused hat functions have knots at infinity, which safetensors may not hold: their place is the last knot.
         self.register_buffer("knots", torch.arange(float(hats)))
         self.register_buffer("scale", torch.ones(()))
+        self.register_buffer("common_origin", torch.zeros(()))  # 1 if there is one
 
     @property
     def outputs(self) -> int:
@@ -60,15 +66,18 @@ class RowInputs(nn.Module):
 
     @property
     def clock_outputs(self) -> int:
-        """Number of features of the clock: the time since the start, and the hat functions."""
+        """Number of features of the clock: the time, and its hat functions."""
         return 1 + self.hats
 
     @torch.no_grad()
     def fit(self, series: IrregularSeries, rows: Int[Tensor, "cases"] | None = None) -> None:
-        """Learn the unit of time and the places of the hat functions from training series, or from some rows."""
-        times = time_since_start(series.times, series.offsets)
+        """Learn the origin and unit of time and the places of the hat functions from training series, or some rows."""
+        since_start = time_since_start(series.times, series.offsets)
+        starts = series.times[series.offsets[:-1]]
+        self.common_origin.fill_(float(len(starts) > 0 and bool(starts.abs().max() <= since_start.max())))
+        times = self.times(series)
         times = times if rows is None else times[rows]
-        longest = float(times.max()) if len(times) else 0.0
+        longest = float(times.abs().max()) if len(times) else 0.0
         self.scale.fill_(longest if longest > 0 else 1.0)
         if self.hats:
             # Distinct in the dtype of the knots: times that differ by rounding alone would divide by zero.
@@ -82,13 +91,18 @@ class RowInputs(nn.Module):
         self, series: IrregularSeries, rows: Int[Tensor, "*cases"] | None = None
     ) -> Float[Tensor, "*cases outputs"]:
         """The features of every row, or of some rows: those of the channels, family by family, then the clock."""
-        channels, times = self.of_channels(series), time_since_start(series.times, series.offsets)
+        channels, times = self.of_channels(series), self.times(series)
         if rows is not None:
             channels, times = channels[rows], times[rows]
         return torch.cat([channels, self.clock(times).to(series.dtype)], dim=-1)
 
+    def times(self, series: IrregularSeries) -> Float[Tensor, " rows"]:
+        """The clock at every row, in float64."""
+        since_start = time_since_start(series.times, series.offsets)
+        return since_start + self.common_origin.double() * (series.times - since_start)
+
     def clock(self, times: Float[Tensor, "*cases"]) -> Float[Tensor, "*cases clock"]:
-        """The time since the start as a fraction of the longest in training, and its hat functions."""
+        """The time as a fraction of the latest in training, and its hat functions."""
         columns = [(times[..., None] / self.scale.double()).to(self.knots.dtype)]
         if self.hats:
             hats = hat_functions(times.to(self.knots.dtype).flatten(), self.knots)

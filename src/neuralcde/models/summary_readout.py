@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ..contracts import check_sizes
 from ..engine import apply_layers
-from ..series import IrregularSeries
+from ..series import IrregularSeries, ragged
 from ..series.row_features import FAMILIES
 from .dropout import Dropout
 from .piecewise_linear import PiecewiseLinearEncoding
@@ -17,6 +17,7 @@ from .row_inputs import Features, RowInputs
 
 SUMMARIES = tuple(name for name in FAMILIES if name not in ("observed", "seen"))  # those are told by the others
 MOST_CASES = 200_000  # rows that quantiles are taken from
+SERIES_AT_ONCE = 1024  # series whose features are held in memory together
 
 
 class SummaryReadout(Readout, name="summary"):
@@ -39,7 +40,7 @@ class SummaryReadout(Readout, name="summary"):
     bins
         Number of bins of the encoding, per summary.
     hats
-        Largest number of hat functions of the time since the start.
+        Largest number of hat functions of the clock.
     families, intensity
         Families of summaries, as the `features` and `intensity` of `RowInputs`.
     dropout
@@ -74,11 +75,18 @@ class SummaryReadout(Readout, name="summary"):
         rows = torch.arange(len(series.times)) if per_row else series.offsets[1:] - 1
         rows = rows[:: max(1, len(rows) // MOST_CASES)]
         self.inputs.fit(series, rows)
-        static = torch.nan_to_num(series.static, nan=0.0)[_series_of(series, rows)]
-        self.encoding.fit(self._numbers(self.inputs(series, rows), static))
+        # Some series at a time: the features of all rows together might not fit in memory.
+        chosen = torch.zeros(len(series.times), dtype=torch.bool).index_fill(0, rows, True)
+        numbers = []
+        for some in torch.split(torch.arange(len(series)), SERIES_AT_ONCE):
+            part = series.at(some)
+            here = chosen[series.offsets[some[0]] : series.offsets[some[-1] + 1]].nonzero()[:, 0]
+            static = torch.nan_to_num(part.static, nan=0.0)[ragged.series_of(part.offsets, here)]
+            numbers.append(self._numbers(self.inputs(part, here), static))
+        self.encoding.fit(torch.cat(numbers))
 
     def _numbers(self, known: Float[Tensor, "*batch inputs"], static: Tensor) -> Float[Tensor, "*batch numbers"]:
-        """The numbers to encode: summaries of the channels, the time since the start, static features."""
+        """The numbers to encode: summaries of the channels, the clock, static features."""
         return torch.cat([known[..., : self.inputs.outputs - self.inputs.hats], static], dim=-1)
 
     def forward(self, seen: Seen) -> Float[Tensor, "*batch outputs"]:
@@ -99,7 +107,3 @@ class SummaryReadout(Readout, name="summary"):
         """Set the last layer to these outputs, whatever the series: its weights start at 0."""
         self.layers[-1].weight.zero_()  # type: ignore[operator]
         self.layers[-1].bias.copy_(outputs)  # type: ignore[operator]
-
-
-def _series_of(series: IrregularSeries, rows: Tensor) -> Tensor:
-    return torch.searchsorted(series.offsets, rows, right=True) - 1

@@ -35,7 +35,7 @@ def clock_knots(times_since_start: Float[Tensor, " n"], count: int) -> Float[Ten
     if not len(times_since_start):
         raise ValueError("times_since_start is empty; knots need at least one training row.")
     ordered = times_since_start.sort().values
-    distinct = torch.unique_consecutive(ordered)
+    distinct: Tensor = torch.unique_consecutive(ordered)
     if len(distinct) <= count:
         return distinct
     even = torch.linspace(0, 1, count // 2, dtype=ordered.dtype, device=ordered.device)
