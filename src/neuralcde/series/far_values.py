@@ -12,7 +12,8 @@ from torch import Tensor
 
 from .irregular_series import IrregularSeries
 
-FEWEST = 25  # values on one side of the median that the rule needs
+FEWEST = 25  # values on one side of the median that the rule needs,
+LEAST_SHARE = 0.002  # and the fraction of all values that they must be
 TAIL = 0.02  # fraction of them that is not taken as usual
 LEAST_TAIL = 2  # number of them that is not taken as usual, at least
 FACTOR = 10.0
@@ -30,8 +31,8 @@ class UsualRange(NamedTuple):
     With $m$ the median, $A$ the training values above it and $h$ their 98 % quantile (the 99 % quantile of all), a
     value is far outside if it is above $h + 10 (h - m)$. If at most 1 % of the values are negative, it must also be
     above $h (h / a)^2$, where $a$ is the median of $A$, because such channels are often skewed to the right. The rule
-    for low values is the mirror image. A side with fewer than 25 values, as in a channel that mostly has its highest
-    possible value, takes its distance from the other side. If both have fewer, there is no rule.
+    for low values is the mirror image. A side with fewer than 25 values or 0.2 %, as in a channel that mostly has its
+    highest possible value, takes its distance from the other side. If both have fewer, there is no rule.
 
     The rule holds for the tails of 100,000 normal, exponential, log-normal or Poisson values. It is not affected by up
     to 1 % of wrong values on each side.
@@ -79,7 +80,7 @@ def _side(ordered: Float[Tensor, " values"]) -> tuple[float, float] | None:
     """The highest usual value, and the limit above it; None if there are too few values above the median."""
     middle = ordered[(len(ordered) - 1) // 2]
     above = ordered[int(torch.searchsorted(ordered, middle, right=True)) :]
-    if len(above) < FEWEST:
+    if len(above) < max(FEWEST, LEAST_SHARE * len(ordered)):
         return None
     outside = max(LEAST_TAIL, int(TAIL * len(above)))
     high, typical = float(above[-1 - outside]), float(above[len(above) // 2])

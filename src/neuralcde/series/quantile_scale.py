@@ -56,15 +56,14 @@ class QuantileScale:
             return None
         inner = max(min(size // VALUES_PER_KNOT, most - 2 * len(TAILS)), FEWEST_KNOTS)
         tails = [p for p in TAILS if p * size >= VALUES_PER_KNOT]
-        grid = torch.tensor(
-            [*torch.linspace(0, 1, inner).tolist(), *tails, *(1 - p for p in tails)], dtype=torch.float64
-        )
-        knots = ordered[(grid * (size - 1)).round().long().unique()]  # values of the sample, never between two
+        points = [*(k / (inner - 1) for k in range(inner)), *tails, *(1 - p for p in tails)]
+        places = (torch.tensor(points, dtype=torch.float64) * (size - 1)).round().long().sort().values
+        knots = ordered[places]  # values of the sample, never between two
         knots = knots[torch.cat([knots.new_ones(1, dtype=torch.bool), knots.diff() > CLOSEST])]
         if len(knots) < 2:
             return None
         ranks = torch.searchsorted(ordered, knots) + torch.searchsorted(ordered, knots, right=True)
-        raw = cls(knots, torch.special.ndtri((ranks / (2.0 * size)).double().clamp(EXTREME, 1 - EXTREME)))
+        raw = cls(knots, torch.special.ndtri((ranks.double() / (2 * size)).clamp(EXTREME, 1 - EXTREME)))
         scores = raw.transform(ordered)
         centred = raw.scores - scores.mean()
         return cls(knots, centred / torch.maximum(scores.std(correction=0), centred.abs().max() / LARGEST_SCORE))
