@@ -7,7 +7,6 @@ import pytest
 from report_runs import NASTY, fitted, series_of
 
 from neuralcde.report import write_report
-from neuralcde.report.record import LISTED
 from neuralcde.series import FarValueWarning
 
 
@@ -42,13 +41,14 @@ def test_far_values_are_recorded_and_shown_without_further_warnings(tmp_path):
     assert "<b>0</b>" not in page
 
 
-def test_at_most_so_many_are_listed(tmp_path):
-    rows = list(range(0, 180, 6))
+def test_only_the_most_extreme_ones_are_listed(tmp_path, monkeypatch):
+    monkeypatch.setattr("neuralcde.report.record.LISTED", 1)
+    monkeypatch.setattr("neuralcde.report.record_checks.LISTED", 1)
+    series = with_far_values([0, 1])
+    series.values[1, 1] = 2e6
     with pytest.warns(FarValueWarning):
-        fitted("binary", tmp_path, series=with_far_values(rows), max_epochs=1)
-    far = json.loads((tmp_path / "data.json").read_text())["far"]
-    counts = {part: sum(entry["count"] for entry in far[part]["counts"]) for part in far}
-    if max(counts.values()) <= LISTED:
-        pytest.fail(f"the case has too few values: {counts}")
-    assert {part: len(far[part]["listed"]) for part in far} == {part: min(n, LISTED) for part, n in counts.items()}
-    assert f"Listed are the most extreme of {sum(counts.values())}" in write_report(tmp_path).read_text()
+        fitted("binary", tmp_path, series=series, max_epochs=1)
+    far = json.loads((tmp_path / "data.json").read_text())["far"]["test"]
+    assert far["counts"] == [{"name": NASTY, "count": 2}]
+    assert [found["value"] for found in far["listed"]] == [2e6]
+    assert "Listed are the most extreme of 2." in write_report(tmp_path).read_text()
