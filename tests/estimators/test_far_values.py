@@ -59,8 +59,8 @@ def test_each_call_warns_once_and_names_the_worst_value(fitted):
     X[4, 3, 0], X[4, 5, 0], X[1, 2, 1] = 99000.0, 9000.0, 5000.0
     series = series_of(X)
     words = (
-        r"channel 'pH': 2 values far outside the training range, e\.g\. 99000 in series 'stay 4' at time=3\.0 "
-        r"\(usual range 0\.\d+ \.\. \d\.\d+\); channel 'pulse': 1 value far outside .*they are treated as extreme"
+        r"channel 'pH': 2 values far outside the usual range 0\.\d+ \.\. \d\.\d+, e\.g\. 99000 in series 'stay 4' at "
+        r"time=3\.0; channel 'pulse': 1 value far outside .*; such values are treated as extreme, not as given\."
     )
     calls = {
         "predict": lambda: fitted.predict(series),
@@ -100,7 +100,7 @@ def test_fit_warns_once_of_values_outside_the_bulk():
 def test_with_standard_scaling_the_warning_says_what_to_do():
     X, y = stays()
     X[7, 1, 0] = 1e5
-    with pytest.warns(FarValueWarning, match='they may dominate predictions: correct them, or fit with scale="robust"'):
+    with pytest.warns(FarValueWarning, match='may dominate predictions: correct them, or fit with scale="robust"'):
         nc.NeuralCDEClassifier(**SMALL | {"max_epochs": 1}, scale="standard").fit(series_of(X), y)
 
 

@@ -110,8 +110,8 @@ def test_far_values_are_listed_with_series_time_and_limits():
     assert far.listed(1) == [second] or far.listed(1) == [third]
     assert far.listed(2) != far.listed()
     words = far.described()
-    assert words.startswith("channel 'pH': 2 values far outside the training range, e.g. 99 in series 'stay 7' at hour")
-    assert "at hour=3.0 (usual range 7." in words
+    assert words.startswith("channel 'pH': 2 values far outside the usual range 7.")
+    assert ", e.g. 99 in series 'stay 7' at hour=3.0; channel 'pulse': 1 value far" in words
     assert "channel 'pulse': 1 value far outside" in words
 
 

@@ -153,9 +153,9 @@ class Preparation:
         """Warn of values far outside the range of the training series, if there are any."""
         if far.columns:
             if self.scaler.scale == "robust":
-                fate = "they are treated as extreme, not as given"
+                fate = "such values are treated as extreme, not as given"
             else:
-                fate = 'they may dominate predictions: correct them, or fit with scale="robust"'
+                fate = 'such values may dominate predictions: correct them, or fit with scale="robust"'
             warn_user(f"{far.described()}; {fate}.", FarValueWarning)
 
     def path(self, series: IrregularSeries) -> ControlPath:

@@ -138,8 +138,8 @@ class FarValues:
             when = "" if worst.time is None else f" at {form.time}={form.show(worst.time)}"
             parts.append(
                 f"{'static feature' if column.static else 'channel'} {column.name!r}: {count} value"
-                f"{'s' * (count > 1)} far outside the training range, e.g. {worst.value:g} in series {worst.series!r}"
-                f"{when} (usual range {worst.usual[0]:.4g} .. {worst.usual[1]:.4g})"
+                f"{'s' * (count > 1)} far outside the usual range {worst.usual[0]:.4g} .. {worst.usual[1]:.4g}, "
+                f"e.g. {worst.value:g} in series {worst.series!r}{when}"
             )
         if len(self.columns) > NAMED:
             parts.append(f"and {len(self.columns) - NAMED} more channels")
