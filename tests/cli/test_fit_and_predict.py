@@ -639,3 +639,19 @@ def test_values_of_the_wrong_type_in_a_configuration_are_refused(table, line, me
     done = run("fit", table, *NAMES, "--config", file, "--out", table.parent / "bad", *SMALL)
     assert done.returncode == 2
     assert message in " ".join(done.stderr.split())
+
+
+def test_predict_warns_of_values_far_outside_the_usual_range(model, table, tmp_path):
+    frame = (
+        pl.read_csv(table)
+        .with_row_index()
+        .with_columns(noise=pl.when(pl.col("index") == 5).then(9e5).otherwise(pl.col("noise")))
+    )
+    stay, hour = frame.row(5, named=True)["stay"], frame.row(5, named=True)["hour"]
+    frame.drop("index").write_csv(tmp_path / "wrong.csv")
+    done = start("predict", model, tmp_path / "wrong.csv", "--out", tmp_path / "found.csv")
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stderr.split())
+    assert said.startswith("neuralcde: channel 'noise': 1 value far outside the usual range -")
+    assert f"e.g. 900000 in series '{stay}' at hour={hour}; such values are treated as extreme, not as given." in said
+    assert said.count("neuralcde:") == 1

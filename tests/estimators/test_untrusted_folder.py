@@ -243,13 +243,22 @@ CONFIG = {
 }
 PREPROCESS = {
     ("scaler",): ([], None, {}),
-    ("scaler", "scale"): ("other", 1, []),
+    ("scaler", "scale"): ("other", 1, [], "standard", "paper"),  # the maps are those of "robust"
     ("scaler", "mean_"): ([], [0.0, 0.0], [NAN], ["0"], 0.0, [[0.0]], [HUGE], [None]),
     ("scaler", "scale_"): ([0.0], [-1.0], [NAN], [float("inf")], [True], [1e-300], [1e300]),
     ("scaler", "static_scale_"): ([0.0], [], [1.0, 1.0]),
     ("scaler", "static_mean_"): ([NAN], []),
     ("scaler", "channel_names_in_"): ([], "x", [5], ["a", "b"], ["\ud800"]),
     ("scaler", "static_names_in_"): ([], ["a", "b"]),
+    ("scaler", "quantiles_"): (DELETED, [], None, [5], [{}], [{"knots": [0.0]}], [None, None]),
+    ("scaler", "quantiles_", 0, "knots"): ([], [0.0], [0.0, 1.0], [NAN] * 8, None, "no", [HUGE], [[0.0]]),
+    ("scaler", "quantiles_", 0, "knots", 1): (-1e9, 1e9, NAN, 1e200, "0", None, HUGE),
+    ("scaler", "quantiles_", 0, "scores"): ([], [0.0], [0.0, 1.0], None),
+    ("scaler", "quantiles_", 0, "scores", 1): (-9.0, 9.0, 1e9, NAN, float("inf"), True),
+    ("scaler", "static_quantiles_"): (DELETED, [], None, [{"knots": [], "scores": []}]),
+    ("scaler", "static_quantiles_", 0, "scores", 0): (50.0,),
+    ("scaler", "usual_"): (DELETED, [], [[0.0, 1.0]], [[1.0, 0.0, -9.0, 9.0]], [[0.0, 1.0, 0.5, 9.0]], [[NAN] * 4]),
+    ("scaler", "static_usual_"): (DELETED, [None, None], [[0.0, 1.0, -9.0, HUGE]], [5]),
     ("scaler", "time_scale_"): (0.0, -1.0, NAN, "1", HUGE, None),
     ("scaler", "channel_scales_"): ([], {}, None),
     ("scaler", "channel_scales_", "time"): (0.0, NAN),

@@ -95,6 +95,10 @@ DATA = {
     ("cases",): ([], {}, {"training": "a", "test": 1}),
     ("targets",): ([], {}, {"training": [], "test": []}, {"training": [1], "test": [1]}),
     ("targets", "training"): ([1, 2], [1, 2, "3"], [1, 2, NAN], [[1], [2], [3]], None),
+    ("far",): ([], {}, None, {"training": [], "test": []}),
+    ("far", "test"): ({"counts": [{"name": "other", "count": 1}], "listed": []}, {"counts": [], "listed": [{}]}),
+    ("far", "training", "counts"): (None, [{"name": "pulse", "count": 1}], [{"name": "pulse", "count": 0}], [5]),
+    ("far", "training", "listed"): (None, ["x"], [{"series": "a", "time": 0.0, "channel": "pulse", "value": 1e9}]),
     ("examples",): ([[99, "worst"]], [[0]], [[0, "odd"]], [["0", "worst"]], [5], None, [], [[0, "worst"]] * 9),
     ("ids",): (["a"], [None] * 3, [[]] * 3, ["a", 1, 2.5], "abc", None),
     ("machine",): ([], {}, None),
@@ -261,6 +265,8 @@ def test_no_text_of_a_record_becomes_html(copied, kind):
     data = json.loads((folder / "data.json").read_text())
     kept = {"surest", "typical", "worst", *(channel["name"] for channel in data["series"]["channels"])}
     files = data.pop("files")
+    value = {"series": "a", "time": 0.0, "channel": "pulse", "value": 99.0, "usual": [0.0, 1.0], "limits": [-9.0, 9.0]}
+    data["far"]["test"] = {"counts": [{"name": "pulse", "count": 1}], "listed": [value]}
     data = names_replaced(data, kept)
     data["machine"]["versions"][NASTY] = NASTY
     (folder / "data.json").write_text(json.dumps(data | {"files": files}))

@@ -185,7 +185,7 @@ def test_scale_paper_does_not_scale_time_and_counts():
 # inverse and state ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scale", ["standard", "paper"])
+@pytest.mark.parametrize("scale", ["standard", "robust", "paper"])
 def test_inverse_transform_undoes_transform(scale):
     series = shifted()
     scaler = SeriesScaler(scale).fit(series)
@@ -196,7 +196,7 @@ def test_inverse_transform_undoes_transform(scale):
     assert back.ids.tolist() == series.ids.tolist()
 
 
-@pytest.mark.parametrize("scale", ["standard", "paper"])
+@pytest.mark.parametrize("scale", ["standard", "robust", "paper"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_state_survives_json(scale, dtype):
     series, other = shifted(dtype=dtype), shifted(7, dtype=dtype)
@@ -253,7 +253,7 @@ def test_use_before_fit_is_refused(method):
 
 @pytest.mark.wrong_types
 def test_unknown_values_of_scale_are_refused():
-    with pytest.raises(ValueError, match='scale must be "standard" or "paper", got \'minmax\''):
+    with pytest.raises(ValueError, match='scale must be "standard", "robust" or "paper", got \'minmax\''):
         SeriesScaler(scale="minmax").fit(shifted())
 
 

@@ -22,3 +22,4 @@ from .parts import Part as Part
 from .parts import Recipe as Recipe
 from .parts import Registry as Registry
 from .parts import plain as plain
+from .user_warning import warn_user as warn_user

@@ -72,6 +72,13 @@ OPTIONS = {
         "Map from the state to the output, by name or as a recipe: `nc.SummaryReadout.with_options(bins=16)`. "
         '"auto": "summary" with an encoder, else "linear".',
     ),
+    "scale": Option(
+        Choice("standard", "robust"),
+        "robust",
+        'How values and static features are scaled. "standard": to mean 0 and deviation 1. "robust": through their '
+        "training quantiles to about a normal distribution, so that a skewed channel is spread out and a value far "
+        "outside the training range stays bounded.",
+    ),
     "intensity": Option(
         Either(Choice("auto"), Flag()),
         "auto",

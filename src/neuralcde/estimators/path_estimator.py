@@ -19,7 +19,7 @@ from torch import Tensor
 from ..contracts import Argument, ArgumentError, Option, Recipe, documented
 from ..models import PathModel
 from ..paths import ControlPath, PathDataset, PathScheme
-from ..series import IrregularSeries, ragged
+from ..series import FarValue, IrregularSeries, ragged
 from ..solve import Tableau
 from ..system import Processes
 from ..tasks import Task, missing_targets
@@ -57,6 +57,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         path: Chosen = "linear",
         encoder: Chosen = None,
         readout: Chosen = "auto",
+        scale: Literal["standard", "robust"] = "robust",
         intensity: bool | Literal["auto"] = "auto",
         per_row: bool = False,
         pool: Literal["auto", "last", "mean", "both"] = "auto",
@@ -91,6 +92,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         self.path = path
         self.encoder = encoder
         self.readout = readout
+        self.scale = scale
         self.intensity = intensity
         self.per_row = per_row
         self.pool = pool
@@ -192,7 +194,10 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         intensity = bool(series.values.isnan().any()) if self.intensity == "auto" else bool(self.intensity)
         encoded = intensity if isinstance(self.encoder, str) and self.encoder == "auto" else self.encoder is not None
         scheme = copied(PathScheme.of(self.path))
-        preparation = Preparation.fit(series[training], intensity=intensity, encoded=encoded, scheme=scheme)
+        preparation = Preparation.fit(
+            series[training], intensity=intensity, encoded=encoded, scheme=scheme, scale=self.scale
+        )
+        preparation.warn_of_far_values(preparation.scaler.far_values(series))
 
         def part(chosen: NDArray[Any]) -> PathDataset:
             rows = ragged.select(series.offsets, torch.from_numpy(chosen))[0] if self.per_row else chosen
@@ -266,6 +271,7 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "module_")
         series = as_series(self, X)
+        self.preparation_.warn_of_far_values(self.preparation_.scaler.far_values(series))
         outputs, _ = outputs_of(self.module_, self._dataset(series))
         check_finite(outputs, series, of_series=ragged.series_of_rows(series.offsets) if self.per_row else None)
         return outputs.cpu()
@@ -307,7 +313,28 @@ class PathEstimator(BaseEstimator):  # type: ignore[misc]
             batch: ControlPath | IrregularSeries = self._dataset(part)[:]
             return batch
 
+        self.preparation_.warn_of_far_values(self.preparation_.scaler.far_values(series))
         return outputs_at(self.module_, build, self.preparation_.scheme, series, asked)
+
+    def far_values(self, X: Any) -> list[FarValue]:
+        """The values of X that are far outside the range of the training series, in the order of series and time.
+
+        `fit` and the predictions warn of such values (`neuralcde.series.FarValueWarning`). For the rule see
+        `neuralcde.series.far_values.UsualRange`.
+
+        Parameters
+        ----------
+        X
+            Series, as in `fit`.
+
+        Returns
+        -------
+        list of FarValue
+            Named tuples: the id of the series, the time (None for a static feature), the channel, the value, the usual
+            range, and the limits beyond which a value is far outside.
+        """
+        check_is_fitted(self, "module_")
+        return self.preparation_.scaler.far_values(as_series(self, X)).listed()
 
     def read_long(self, frame: Any, *, duplicates: Literal["error", "mean", "last"] = "error") -> IrregularSeries:
         """Read a new long table in the format of the training table: same columns, categories and unit of time."""

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ..contracts import warn_user
 from ..paths import ControlPath, PathScheme
-from ..series import IrregularSeries, SeriesScaler
+from ..series import FarValues, FarValueWarning, IrregularSeries, SeriesScaler
+from ..series.quantile_scale import CLOSEST
 from ..series.table_format import NANOSECONDS, TableColumn, TableFormat
-from .json_shapes import FINITE, POSITIVE, TEXT, TRUTH, WHOLE, OrNull, check_shape, one_of
+from .json_shapes import FINITE, POSITIVE, TEXT, TRUTH, WHOLE, Leaf, OrNull, check_shape, one_of
 
+KNOT = Leaf("a number between -1e155 and 1e155", lambda value: FINITE.fits(value) and abs(value) < 1e155)
+SCORE = Leaf("a number between -100 and 100", lambda value: FINITE.fits(value) and abs(value) < 100)
+MAPS = [OrNull({"knots": [KNOT], "scores": [SCORE]})]
 STATE = {
     "scaler": {
-        "scale": one_of("standard", "paper"),
+        "scale": one_of("standard", "robust", "paper"),
         "mean_": [FINITE],
         "scale_": [POSITIVE],
         "static_mean_": [FINITE],
         "static_scale_": [POSITIVE],
+        "quantiles_": MAPS,
+        "static_quantiles_": MAPS,
+        "usual_": [OrNull([FINITE])],
+        "static_usual_": [OrNull([FINITE])],
         "channel_names_in_": [TEXT],
         "static_names_in_": [TEXT],
         "time_scale_": POSITIVE,
@@ -87,14 +96,22 @@ class Preparation:
     format: TableFormat
 
     @classmethod
-    def fit(cls, series: IrregularSeries, *, intensity: bool, encoded: bool, scheme: PathScheme) -> Preparation:
+    def fit(
+        cls,
+        series: IrregularSeries,
+        *,
+        intensity: bool,
+        encoded: bool,
+        scheme: PathScheme,
+        scale: Literal["standard", "robust"] = "robust",
+    ) -> Preparation:
         """Fit to training series."""
         missing = series.static.isnan().any(0)
         flagged = tuple(missing.nonzero()[:, 0].tolist())
         use, static_use = _use(series.values), _use(series.static)
         _warn_of_constants(series.channel_names, use, intensity=intensity)
         dtype: Literal["float32", "float64"] = "float64" if series.dtype == torch.float64 else "float32"
-        scaler = SeriesScaler().fit(series)
+        scaler = SeriesScaler(scale).fit(series)
         return cls(scaler, intensity, encoded, scheme, flagged, use, static_use, dtype, series.format)
 
     @property
@@ -131,6 +148,15 @@ class Preparation:
             static = torch.cat([scaled.static.nan_to_num(0.0), flags], dim=1)
             scaled = dataclasses.replace(scaled, static=static, static_names=(*scaled.static_names, *names))
         return scaled.with_channels(counts="per_channel" if self.counts else None)
+
+    def warn_of_far_values(self, far: FarValues) -> None:
+        """Warn of values far outside the range of the training series, if there are any."""
+        if far.columns:
+            if self.scaler.scale == "robust":
+                fate = "such values are treated as extreme, not as given"
+            else:
+                fate = 'such values may dominate predictions: correct them, or fit with scale="robust"'
+            warn_user(f"{far.described()}; {fate}.", FarValueWarning)
 
     def path(self, series: IrregularSeries) -> ControlPath:
         """The path of prepared series."""
@@ -192,11 +218,9 @@ def _warn_of_constants(names: tuple[str, ...], use: tuple[float, ...], *, intens
     if not idle:
         return
     counted = f" How often {observed} were observed is still used (intensity)." if intensity and observed else ""
-    warnings.warn(
+    warn_user(
         f"the channels {idle} never vary in the training series: nothing can be learnt from their values, which are "
-        f"ignored.{counted}",
-        UserWarning,
-        stacklevel=4,
+        f"ignored.{counted}"
     )
 
 
@@ -215,14 +239,24 @@ def _check_state(state: dict[str, Any]) -> None:
         "scaler.mean_": (scaler["mean_"], names),
         "scaler.scale_": (scaler["scale_"], names),
         "scaler.channel_scales_.counts": (scaler["channel_scales_"]["counts"] or names, names),
+        "scaler.quantiles_": (scaler["quantiles_"], names),
+        "scaler.usual_": (scaler["usual_"], names),
         "use": (state["use"], names),
         "scaler.static_mean_": (scaler["static_mean_"], static),
         "scaler.static_scale_": (scaler["static_scale_"], static),
+        "scaler.static_quantiles_": (scaler["static_quantiles_"], static),
+        "scaler.static_usual_": (scaler["static_usual_"], static),
         "static_use": (state["static_use"], static),
     }
     for where, (found, wanted) in lengths.items():
         if len(found) != len(wanted):
             raise ValueError(f"{where} has {len(found)} entries for {len(wanted)} names.")
+    for where in ("quantiles_", "static_quantiles_"):
+        for position, found in enumerate(scaler[where]):
+            _check_map(found, f"scaler.{where}[{position}]", robust=scaler["scale"] == "robust")
+    for where in ("usual_", "static_usual_"):
+        for position, found in enumerate(scaler[where]):
+            _check_range(found, f"scaler.{where}[{position}]")
     if not names or len(set(names)) < len(names) or len(set(static)) < len(static):
         raise ValueError("scaler: names of channels and of static features must differ, and there must be a channel.")
     if len(set(state["flagged"])) < len(state["flagged"]) or not all(k < len(static) for k in state["flagged"]):
@@ -236,6 +270,29 @@ def _check_state(state: dict[str, Any]) -> None:
     whole = [name for column in read for name in column.feature_names] == names
     if not (distinct and whole and [column for column in read if column in text] == text):
         raise ValueError("format.text_channels does not give channels of scaler.channel_names_in_.")
+
+
+def _check_map(found: dict[str, Any] | None, where: str, *, robust: bool) -> None:
+    """Refuse a map through quantiles that is not strictly increasing."""
+    if found is None:
+        return
+    knots, scores = found["knots"], found["scores"]
+    if not robust:
+        raise ValueError(f"{where} is a map through quantiles, but scaler.scale is not 'robust'.")
+    if len(knots) != len(scores) or len(knots) < 2:
+        raise ValueError(f"{where} has {len(knots)} knots and {len(scores)} scores, expected equally many, at least 2.")
+    if any(b - a < CLOSEST for a, b in pairwise(knots)) or any(b - a < 1e-15 for a, b in pairwise(scores)):
+        raise ValueError(f"{where}: its knots and its scores must increase strictly.")
+
+
+def _check_range(found: list[float] | None, where: str) -> None:
+    """Refuse a usual range without width, or with limits inside it."""
+    if found is None:
+        return
+    if len(found) != 4 or not found[2] <= found[0] < found[1] <= found[3]:
+        raise ValueError(
+            f"{where} is {found[:4]}, expected a range low < high and limits lowest <= low, high <= highest."
+        )
 
 
 def _table_column(column: dict[str, Any]) -> TableColumn:

@@ -44,6 +44,25 @@ def data_facts(summary: dict[str, Any], format: TableFormat) -> dict[str, str]:
     return facts
 
 
+def far_rows(far: dict[str, Any], format: TableFormat) -> list[dict[str, Any]]:
+    """One row per listed value far outside the usual range, as text; the count of its channel and part beside it."""
+    return [
+        {
+            "part": part,
+            "channel": entry["channel"],
+            "count": count["count"],
+            "series": entry["series"],
+            "time": "-" if entry["time"] is None else format.show(entry["time"]),
+            "value": number(entry["value"], 4),
+            "usual": " to ".join(number(end, 4) for end in entry["usual"]),
+        }
+        for part, found in far.items()
+        for count in found["counts"]
+        for entry in found["listed"]
+        if entry["channel"] == count["name"]
+    ]
+
+
 def differ(found: dict[str, Any]) -> bool:
     """Whether the numbers differ by more than rounding errors."""
     low, high = found["quantiles"][0], found["quantiles"][-1]

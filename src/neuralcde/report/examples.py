@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..figures import COLOURS, DARK, DASHED, DOTS, GREY, LINE, WIDTH, Drawing, draw, number, short
-from ..series import IrregularSeries
+from ..series import FarValueWarning, IrregularSeries
 from ..series.tables import static_columns
 from ..tasks.evaluation import Role
 from ..tasks.task import GENERAL_VERDICTS
@@ -26,11 +27,13 @@ BELOW: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, -0.42), "nco
 
 def example_figures(run: Run) -> list[Drawing]:
     """One figure per example series."""
-    chosen = telling_channels(run)
-    return [
-        _figure(run, run.examples[[k]], position, role, chosen)
-        for k, (position, role) in enumerate(run.data["examples"])
-    ]
+    with warnings.catch_warnings():  # fit has warned already, and the page lists these values
+        warnings.simplefilter("ignore", FarValueWarning)
+        chosen = telling_channels(run)
+        return [
+            _figure(run, run.examples[[k]], position, role, chosen)
+            for k, (position, role) in enumerate(run.data["examples"])
+        ]
 
 
 def telling_channels(run: Run) -> list[int]:
@@ -89,7 +92,7 @@ def path_of(run: Run, series: IrregularSeries) -> tuple[Array, Array]:
     order = t.argsort(stable=True)
     data = [k for k, role in enumerate(prepared.roles) if role == "data"]
     scaler = preparation.scaler
-    raw = values[order][:, data].double() * scaler.scale_ + scaler.mean_
+    raw = scaler.inverse_values(values[order][:, data].double())
     return (t[order] * scaler.time_scale_).numpy(), raw.numpy()
 
 

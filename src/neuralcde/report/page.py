@@ -12,7 +12,7 @@ from ..figures import Drawing, Table, duration, number, percent, score
 from ..system import write_atomically
 from ..tasks import METRICS, metric_title
 from .bootstrap import intervals, resamples
-from .data import data_facts, data_figures
+from .data import data_facts, data_figures, far_rows
 from .examples import example_figures
 from .learning import learning_curves
 from .run import Run, read_run
@@ -68,6 +68,8 @@ def render(run: Run) -> str:
         targets=target_rows(run),
         data_facts=data_facts(run.data["series"], run.estimator.preparation_.format),
         data_figures=data_figures(run.data["series"], run.estimator.preparation_.format),
+        far=far_rows(run.data["far"], run.estimator.preparation_.format),
+        far_count=sum(entry["count"] for part in run.data["far"].values() for entry in part["counts"]),
         learning=learning_curves(run.estimator),
         test_figures=test_figures(run),
         test_tables=test_tables(run),

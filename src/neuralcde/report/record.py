@@ -26,6 +26,7 @@ from .summary import summary_of_series
 PARTS = ("times", "values", "offsets", "static")  # tensors in examples.safetensors
 # data.json holds the digests of these files, so that files of different runs are not mixed
 RECORDED = ("model.safetensors", "test_outputs.safetensors", "examples.safetensors")
+LISTED = 20  # most far values listed per part
 LONGEST = 5000  # examples have at most this many rows, unless all test series are longer
 
 
@@ -79,6 +80,7 @@ def record_run(
         "cases": {"training": len(training_targets), "test": len(test_targets)},
         "targets": {"training": task.summary(training_targets), "test": task.summary(test_targets)},
         "baseline": task.baseline(training_targets).double().tolist(),
+        "far": {"training": _far(estimator, series[training]), "test": _far(estimator, held)},
         "examples": examples,
         "machine": _machine(estimator, held),
     }
@@ -94,6 +96,15 @@ def record_run(
     write_atomically(folder / "examples.safetensors", as_safetensors(rows))
     data["files"] = {name: digest((folder / name).read_bytes()) for name in RECORDED}
     write_atomically(folder / "data.json", (json.dumps(data, indent=1) + "\n").encode())
+
+
+def _far(estimator: PathEstimator, series: IrregularSeries) -> dict[str, Any]:
+    """Values far outside the range of the training series: a count per channel, and the most extreme ones."""
+    far = estimator.preparation_.scaler.far_values(series)
+    return {
+        "counts": [{"name": name, "count": count} for name, count in far.counts.items()],
+        "listed": [value._asdict() for value in far.listed(LISTED)],
+    }
 
 
 def digest(content: bytes) -> str:

@@ -31,11 +31,19 @@ from ..estimators.path_estimator import PathEstimator
 from ..series import IrregularSeries
 from ..series.arrays import Rows, check_finite, check_increasing, check_static
 from ..tasks import QUANTILES, is_finite
+from .record import LISTED
 
 DISTRIBUTION = {"quantiles": [MODERATE], "edges": [MODERATE], "counts": [WHOLE], "logarithmic": TRUTH}
 COLUMNS = [{"name": TEXT, "missing": SHARE}]
 ROLE = one_of("surest", "typical", "worst")
 ID = Leaf("text or a number", lambda value: TEXT.fits(value) or is_finite(value))
+PAIR = [MODERATE]
+FAR = {
+    "counts": [{"name": TEXT, "count": COUNT}],
+    "listed": [
+        {"series": ID, "time": OrNull(MODERATE), "channel": TEXT, "value": MODERATE, "usual": PAIR, "limits": PAIR}
+    ],
+}
 DATA = {
     "written": TEXT,
     "series": {
@@ -51,6 +59,7 @@ DATA = {
     "cases": {"training": WHOLE, "test": WHOLE},
     "targets": {"training": [], "test": []},
     "baseline": [MODERATE],
+    "far": {"training": FAR, "test": FAR},
     "examples": [[ID]],
     "machine": {"engine": TEXT, "threads": WHOLE, "machine": TEXT, "versions": Each(TEXT)},
     "ids": [ID],
@@ -72,6 +81,8 @@ def check_data(data: dict[str, Any], estimator: PathEstimator) -> None:
         raise ValueError("series.channels are not the channels of the model.")
     for part, found in data["targets"].items():
         _check_targets(found, f"targets.{part}", estimator)
+    for part, found in data["far"].items():
+        _check_far(found, f"far.{part}", estimator)
     if len(data["baseline"]) != estimator.task_.outputs:
         raise ValueError(f"baseline has {len(data['baseline'])} numbers for {estimator.task_.outputs} outputs.")
     if len(data["ids"]) != len(data["examples"]):
@@ -91,6 +102,22 @@ def _check_distribution(found: dict[str, Any], where: str) -> None:
         raise ValueError(f"{where}: edges are not the bounds of {len(found['counts'])} counts.")
     if found["logarithmic"] and edges[0] < 1e-100:
         raise ValueError(f"{where} is logarithmic, but its edges start at {edges[0]}.")
+
+
+def _check_far(found: dict[str, Any], where: str, estimator: PathEstimator) -> None:
+    """Check that far values are counted for known channels and that the listed ones are among them."""
+    scaler, form = estimator.preparation_.scaler, estimator.preparation_.format
+    counts = {entry["name"]: entry["count"] for entry in found["counts"]}
+    if len(counts) != len(found["counts"]) or not set(counts) <= {*scaler.channel_names_in_, *scaler.static_names_in_}:
+        raise ValueError(f"{where}.counts are not of different channels or static features of the model.")
+    if len(found["listed"]) != min(LISTED, sum(counts.values())):
+        raise ValueError(f"{where}.listed has {len(found['listed'])} of {sum(counts.values())} values.")
+    furthest = math.inf if form.kind == "number" else 2.0**62 / form.microseconds
+    for entry in found["listed"]:
+        if entry["channel"] not in counts or len(entry["usual"]) != 2 or len(entry["limits"]) != 2:
+            raise ValueError(f"{where}.listed has values of other channels, or ranges that are not pairs.")
+        if entry["time"] is not None and abs(entry["time"]) >= furthest:
+            raise ValueError(f"{where}.listed has times out of the range of dates.")
 
 
 def _check_targets(found: list[Any], where: str, estimator: PathEstimator) -> None:
