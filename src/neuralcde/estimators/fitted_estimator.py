@@ -131,6 +131,16 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
         return self.members_[0].module
 
     @property
+    def ensemble_(self) -> str:
+        """What is averaged, in words: "5 models and gradient boosting"; empty for a single model."""
+        check_is_fitted(self, "members_")
+        models = len(self.members_)
+        if models == 1 and self.trees_ is None:
+            return ""
+        boosting = "" if self.trees_ is None else " and gradient boosting"
+        return f"{models} model{'s' if models > 1 else ''}{boosting}"
+
+    @property
     def history_(self) -> list[dict[str, Any]]:
         """One row per epoch of `module_`."""
         check_is_fitted(self, "members_")

@@ -1,4 +1,4 @@
-"""Train members in parallel, each in a process of its own.
+"""Train members in parallel processes.
 
 The processes are started as programs, not by `multiprocessing`: that would import the main module again, and a script
 without `if __name__ == "__main__"` would start over in every process. Data and models are passed by pickle through a
@@ -82,18 +82,16 @@ def train_in_processes(
 def _run(
     folder: Path, plans: Sequence[Plan], processes: int, finished: Callable[[Member], None]
 ) -> list[Member] | None:
-    waiting, running = list(range(len(plans))), dict[int, subprocess.Popen[bytes]]()
     members: dict[int, Member] = {}
-    with Interrupts(tell=(folder / STOP).touch) as interrupts:
+    running: list[subprocess.Popen[bytes]] = []
+    with Interrupts(tell=(folder / STOP).touch):
         try:
-            while running or (waiting and not interrupts.asked):
-                while waiting and len(running) < processes and not interrupts.asked:
-                    number = waiting.pop(0)
-                    running[number] = _started(folder, number)
-                ended = [number for number, process in running.items() if process.poll() is not None]
-                for number in ended:
-                    code = running.pop(number).returncode
-                    outcome = _outcome(folder / f"outcome {number}", number, code)
+            running += [_started(folder, len(plans)) for _ in range(processes)]
+            codes: list[int | None] = [None]
+            while None in codes:
+                codes = [process.poll() for process in running]  # before the files: none is missed
+                for number in sorted(set(range(len(plans))) - set(members)):
+                    outcome = _outcome(folder / f"outcome {number}")
                     if outcome.unreadable:
                         return None
                     if outcome.error is not None:
@@ -102,10 +100,15 @@ def _run(
                         plans[number].module.load_state_dict(outcome.weights)
                         members[number] = Member.of(plans[number].module, outcome.result)
                         finished(members[number])
-                if not ended:
-                    time.sleep(PAUSE)
+                if any(codes):  # a code other than 0 and None
+                    raise RuntimeError(
+                        f"a process that trained members ended with code {next(filter(None, codes))}, maybe for lack "
+                        "of memory. With callbacks, members are trained one after the other in this process: "
+                        "fit(..., callbacks=[lambda row: None])."
+                    )
+                time.sleep(PAUSE)
         finally:
-            for process in running.values():
+            for process in running:
                 process.kill()
                 process.wait()
     if not members:
@@ -113,11 +116,11 @@ def _run(
     return [members[number] for number in sorted(members)]
 
 
-def _started(folder: Path, number: int) -> subprocess.Popen[bytes]:
-    """Start the process of a member."""
+def _started(folder: Path, members: int) -> subprocess.Popen[bytes]:
+    """Start a process that trains members until there are none left."""
     path = [entry or str(Path.cwd()) for entry in sys.path]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path)}
-    command = [sys.executable, "-P", "-c", PROGRAM, str(folder), str(number), str(os.getpid())]
+    command = [sys.executable, "-P", "-c", PROGRAM, str(folder), str(members), str(os.getpid())]
     with _without_ctrl_c():
         return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
 
@@ -138,33 +141,41 @@ def _without_ctrl_c() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _outcome(file: Path, number: int, code: int) -> Outcome:
-    if not file.exists():
-        raise RuntimeError(
-            f"the process that trained member {number + 1} ended with code {code}, maybe for lack of memory; use "
-            "fewer members, or train them one after the other: fit(..., callbacks=[lambda row: None])."
-        )
-    found: Outcome = pickle.loads(file.read_bytes())
+def _outcome(file: Path) -> Outcome:
+    """What a process has handed back; empty if there is nothing yet."""
+    found: Outcome = pickle.loads(file.read_bytes()) if file.exists() else Outcome()
     return found
 
 
 def main() -> None:
-    """Train one member, in a process of its own; the arguments are the folder, the member and the parent's id."""
-    folder, number, parent = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    """Train members in this process; the arguments are the folder, the number of members and the parent's id."""
+    folder, members, parent = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     torch.set_num_threads(1)
-    stop = folder / STOP
-    with interrupted_by(lambda: os.getppid() != parent or stop.exists()):
-        outcome = _trained(folder / DATA, folder / f"plan {number}")
-    part = folder / f"part {number}"
-    part.write_bytes(_pickled(outcome))
-    part.rename(folder / f"outcome {number}")
+
+    def asked() -> bool:
+        return os.getppid() != parent or (folder / STOP).exists()
+
+    with interrupted_by(asked):
+        try:
+            data: TrainingData = pickle.loads((folder / DATA).read_bytes())
+        except Exception as reason:  # e.g. a module that only the parent can import
+            _hand_back(folder, 0, Outcome(unreadable=repr(reason)))
+            return
+        for number in range(members):
+            mine = folder / f"taken {number}"
+            try:
+                (folder / f"plan {number}").rename(mine)
+            except FileNotFoundError:  # another process has taken it
+                continue
+            if asked():
+                return
+            _hand_back(folder, number, _trained(data, mine))
 
 
-def _trained(data_file: Path, plan_file: Path) -> Outcome:
+def _trained(data: TrainingData, file: Path) -> Outcome:
     try:
-        data: TrainingData = pickle.loads(data_file.read_bytes())
-        plan: Plan = pickle.loads(plan_file.read_bytes())
-    except Exception as reason:  # e.g. a module that only the parent can import
+        plan: Plan = pickle.loads(file.read_bytes())
+    except Exception as reason:
         return Outcome(unreadable=repr(reason))
     try:
         result = train_member(data, plan)
@@ -173,6 +184,13 @@ def _trained(data_file: Path, plan_file: Path) -> Outcome:
     except Exception as reason:
         return Outcome(error=_as_sent(reason))
     return Outcome(result, {name: value.detach().cpu() for name, value in plan.module.state_dict().items()})
+
+
+def _hand_back(folder: Path, number: int, outcome: Outcome) -> None:
+    """Write an outcome, so that the parent sees all of it or nothing."""
+    with tempfile.NamedTemporaryFile(dir=folder, delete=False) as part:
+        part.write(_pickled(outcome))
+    Path(part.name).rename(folder / f"outcome {number}")
 
 
 def _as_sent(error: Exception) -> Exception:

@@ -79,6 +79,7 @@ def record_run(
         "cases": {"training": len(training_targets), "test": len(test_targets)},
         "targets": {"training": task.summary(training_targets), "test": task.summary(test_targets)},
         "baseline": task.baseline(training_targets).double().tolist(),
+        "spread": float(estimator.spread(held).double().mean()) if estimator.ensemble_ else None,
         "examples": examples,
         "machine": _machine(estimator, held),
     }

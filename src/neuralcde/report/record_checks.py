@@ -51,6 +51,7 @@ DATA = {
     "cases": {"training": WHOLE, "test": WHOLE},
     "targets": {"training": [], "test": []},
     "baseline": [MODERATE],
+    "spread": OrNull(NOT_NEGATIVE),
     "examples": [[ID]],
     "machine": {"engine": TEXT, "threads": WHOLE, "machine": TEXT, "versions": Each(TEXT)},
     "ids": [ID],
@@ -74,6 +75,8 @@ def check_data(data: dict[str, Any], estimator: PathEstimator) -> None:
         _check_targets(found, f"targets.{part}", estimator)
     if len(data["baseline"]) != estimator.task_.outputs:
         raise ValueError(f"baseline has {len(data['baseline'])} numbers for {estimator.task_.outputs} outputs.")
+    if (data["spread"] is None) != (not estimator.ensemble_):
+        raise ValueError(f"spread is {data['spread']}, but the model averages {estimator.ensemble_ or 'nothing'}.")
     if len(data["ids"]) != len(data["examples"]):
         raise ValueError(f"there are {len(data['examples'])} examples, but {len(data['ids'])} ids.")
     for number, example in enumerate(data["examples"]):
