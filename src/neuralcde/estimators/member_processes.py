@@ -118,7 +118,8 @@ def _run(
 
 def _started(folder: Path, members: int) -> subprocess.Popen[bytes]:
     """Start a process that trains members until there are none left."""
-    path = [entry or str(Path.cwd()) for entry in sys.path]
+    here = str(Path.cwd())  # also at the end: `neuralcde --import` imports modules from there
+    path = [*(entry or here for entry in sys.path), here]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path)}
     command = [sys.executable, "-P", "-c", PROGRAM, str(folder), str(members), str(os.getpid())]
     with _without_ctrl_c():
