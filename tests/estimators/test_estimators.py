@@ -179,7 +179,7 @@ def test_targets_per_row_are_learnt_from_the_past_only(tmp_path):
 
 def test_preparing_large_data_per_batch_gives_the_same_result(monkeypatch):
     once = nc.NeuralCDEClassifier(**FAST).fit(SERIES, Y)
-    monkeypatch.setattr("neuralcde.estimators.path_estimator.LARGE", 10)
+    monkeypatch.setattr("neuralcde.estimators.training_data.LARGE", 10)
     batches = nc.NeuralCDEClassifier(**FAST).fit(SERIES, Y)
     assert batches._dataset(SERIES).build is not None
     np.testing.assert_array_equal(once.predict_proba(SERIES), batches.predict_proba(SERIES))

@@ -197,7 +197,7 @@ def test_arrays_and_series_give_the_same_predictions():
 @pytest.mark.parametrize("large", [False, True], ids=["paths", "batch by batch"])
 def test_a_run_with_other_settings_is_not_resumed(change, large, tmp_path, monkeypatch):
     if large:
-        monkeypatch.setattr("neuralcde.estimators.path_estimator.LARGE", 10)
+        monkeypatch.setattr("neuralcde.estimators.training_data.LARGE", 10)
     settings = {**FAST, "schedule": "constant", "max_epochs": 2}
     nc.NeuralCDEClassifier(**settings).fit(WALKS, RISES, folder=tmp_path)
     with pytest.raises(ValueError, match="cannot resume: data, targets, path or model differ"):

@@ -92,7 +92,8 @@ def test_outputs_at_a_time_equal_those_of_the_truncated_series(model, path, pool
 def test_they_do_with_an_encoder(model, pool):
     clf = fitted(pool=pool)
     torch.manual_seed(0)
-    clf.module_ = model(clf.preparation_.channels, 1, hidden=5, static=1, pool=pool, encoder=RunningMean)
+    encoded = model(clf.preparation_.channels, 1, hidden=5, static=1, pool=pool, encoder=RunningMean)
+    clf.members_ = [dataclasses.replace(clf.members_[0], module=encoded)]
     check(clf)
 
 

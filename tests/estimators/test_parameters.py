@@ -13,7 +13,7 @@ X = np.random.default_rng(0).normal(size=(10, 4)).cumsum(1)
 Y = np.arange(10) % 2
 PARAMETERS = list(inspect.signature(nc.NeuralCDEClassifier.__init__).parameters)[1:]
 WRONG = {"text": "fast", "truth": True, "list": [1], "NaN": float("nan"), "array": np.ones(2), "negative": -1}
-RIGHT = {("per_row", "truth"), ("intensity", "truth"), ("verbose", "truth")}
+RIGHT = {("per_row", "truth"), ("boosting", "truth"), ("intensity", "truth"), ("verbose", "truth")}
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def raises(error):
 
 def diverges(monkeypatch):
     """Make training fail after all input was checked."""
-    monkeypatch.setattr("neuralcde.estimators.path_estimator.train", raises(TrainingError("no finite loss")))
+    monkeypatch.setattr("neuralcde.estimators.members.train", raises(TrainingError("no finite loss")))
 
 
 def interrupted(monkeypatch):

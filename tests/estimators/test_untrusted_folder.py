@@ -143,7 +143,7 @@ def test_a_model_too_large_to_load_is_not_saved(original, tmp_path, monkeypatch)
         ({"depth": 10**6}, "depth must be an integer from 1 to 1000, got 1000000"),
         ({"hidden": 10**30}, "hidden must be an integer from 1 to 100000"),
         ({"substeps": 10**9}, "substeps must be an integer from 1 to 1000"),
-        ({"model": "gru_d"}, "describes a model with cell"),
+        ({"model": "gru_d"}, r"describes a model with 0\.cell"),
     ],
     ids=str,
 )
@@ -164,9 +164,9 @@ def test_the_output_size_is_compared_before_memory_is_allocated(original, tmp_pa
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_weights_that_are_not_finite_are_refused(original, value, tmp_path):
     weights = from_safetensors(original["a"]["model.safetensors"])
-    weights["readout.linear.weight"][0, 0] = value
+    weights["0.readout.linear.weight"][0, 0] = value
     write(tmp_path, original["a"] | {"model.safetensors": as_safetensors(weights)})
-    refused(tmp_path, r"model\.safetensors is damaged: readout\.linear\.weight is not made of finite float32 numbers")
+    refused(tmp_path, r"model\.safetensors is damaged: 0\.readout\.linear\.weight is not made of finite")
 
 
 def test_weights_with_other_names_or_dtypes_are_refused(original, tmp_path):
@@ -234,11 +234,19 @@ CONFIG = {
     ("task", "classes"): ([1, NAN], ["a", 1], [[], []], "ab", 5, ["a"]),
     ("channels",): (NAN, 2.0, -1, 99, "3"),
     ("array",): ([], None, {"n_features_in_": "5"}, {"feature_names_in_": ["a"]}, {"feature_names_in_": 5}),
-    ("history",): ([], {}, None, [1], [[]], [{}], [{"epoch": 5, "loss": 1.0, "rate": 1.0, "seconds": 1.0}] * 2),
-    ("history", 0, "loss"): ("low", None, [], True, {}),
-    ("history", 1, "epoch"): (0, 1, NAN),
-    ("history", 1, "seconds"): (DELETED,),
-    ("best_epoch",): (-1, 0, 3, 1.0, NAN, HUGE, None),
+    ("parameters", "members"): (0, 101, 1.0, True),
+    ("parameters", "boosting"): (True, 1, None),
+    ("members",): ([], {}, None, [1], [{}]),
+    ("members", 0, "unknown"): (1,),
+    ("members", 0, "history"): (
+        *([], {}, None, [1], [[]], [{}]),
+        [{"epoch": 5, "loss": 1.0, "rate": 1.0, "seconds": 1.0}] * 2,
+    ),
+    ("members", 0, "history", 0, "loss"): ("low", None, [], True, {}),
+    ("members", 0, "history", 1, "epoch"): (0, 1, NAN),
+    ("members", 0, "history", 1, "seconds"): (DELETED,),
+    ("members", 0, "best_epoch"): (-1, 0, 3, 1.0, NAN, HUGE, None),
+    ("members", 0, "averaged_epochs"): ([0], [3], [1.0], None, DELETED),
     ("files",): ([], None, "no"),
 }
 PREPROCESS = {

@@ -27,7 +27,7 @@ from neuralcde.series import FarValueWarning
 from neuralcde.solve import SolveError
 
 FILES = ("config.json", "preprocess.json", "model.safetensors")
-KINDS = ("binary", "multiclass", "labels", "regression")
+KINDS = ("binary", "multiclass", "labels", "regression", "ensemble")
 MEMORY = 500 * 2**20
 HERE = "@here@"  # a placeholder for text that a change inserts into a JSON file
 
@@ -70,6 +70,7 @@ NUMBERS = st.sampled_from([float("nan"), float("inf"), -float("inf"), 3e38, -3e3
 TENSORS = st.one_of(
     st.tuples(st.just("number"), NODES, NUMBERS),
     st.tuples(st.just("fill"), NODES, NUMBERS),
+    st.tuples(st.just("index"), NODES, st.sampled_from([-1, 0, 1, 2, 7, 50, 2**31, 2**62, -(2**63)])),
     st.tuples(st.just("shape"), NODES, st.lists(st.integers(0, 5), max_size=3)),
     st.tuples(
         st.just("type"), NODES, st.sampled_from(["float64", "float16", "bfloat16", "int64", "bool", "complex64"])
@@ -142,14 +143,19 @@ def saved(kind: str) -> dict[str, bytes]:
         X = nc.IrregularSeries.from_long(frame, id="id", time="time", static=["s", "u"])
     place = np.arange(12)
     targets = {"binary": place % 2, "multiclass": np.array(list("uvw"))[place % 3], "regression": 1.0 * place}
+    targets["ensemble"] = np.array(list("uvw"))[place % 3]
     targets["labels"] = np.stack([place % 2, place % 3 == 0], 1).astype(int)
     options = {"max_epochs": 2, "hidden": 3, "width": 4, "depth": 2, "random_state": 0, "per_row": False}
     if kind != "regression":
         options["class_weight"] = {"binary": {0: 1.0, 1: 2.0}}.get(kind, "balanced")
     make = nc.NeuralCDERegressor if kind == "regression" else nc.NeuralCDEClassifier
-    model = {"binary": "neural_cde", "multiclass": "neural_cde", "labels": "gru_d", "regression": "ode_rnn"}[kind]
+    model = {"labels": "gru_d", "regression": "ode_rnn"}.get(kind, "neural_cde")
+    callbacks = ()
+    if kind == "ensemble":  # with callbacks, members are trained in this process
+        options |= {"members": 2, "boosting": True}
+        callbacks = (lambda row: None,)
     with tempfile.TemporaryDirectory() as folder:
-        make(model, **options).fit(X, targets[kind]).save(folder)
+        make(model, **options).fit(X, targets[kind], callbacks=callbacks).save(folder)
         return {name: (Path(folder) / name).read_bytes() for name in FILES}
 
 
@@ -205,9 +211,10 @@ def _changed_tensors(content: bytes, changes: list[Any]) -> bytes:
         if how == "header":
             content = _with_header(content, node, value)
             continue
-        if how == "number" and tensor.numel() and tensor.dtype == torch.float32:
+        kinds = {"index": tensor.dtype == torch.int64, "number": tensor.is_floating_point()}
+        if tensor.numel() and kinds.get(how, False):
             tensor.view(-1)[node % tensor.numel()] = value
-        elif how == "fill" and tensor.dtype == torch.float32:
+        elif how == "fill" and tensor.is_floating_point():
             tensor.fill_(value)
         elif how == "shape":
             tensors[name] = torch.zeros(value)

@@ -101,6 +101,7 @@ DATA = {
     ("far", "training", "listed"): (None, ["x"], [{"series": "a", "time": 0.0, "channel": "pulse", "value": 1e9}]),
     ("examples",): ([[99, "worst"]], [[0]], [[0, "odd"]], [["0", "worst"]], [5], None, [], [[0, "worst"]] * 9),
     ("ids",): (["a"], [None] * 3, [[]] * 3, ["a", 1, 2.5], "abc", None),
+    ("spread",): (1.0, 0, -1.0, "low", [], DELETED),  # a single model has none
     ("machine",): ([], {}, None),
     ("machine", "threads"): ("two", NAN),
     ("machine", "versions"): ([], {}, {"neuralcde": 5}, {"neuralcde": "1", "torch": []}),
@@ -174,7 +175,7 @@ def test_invalid_metrics_are_named_by_the_command(copied, cost, capsys):
 )
 def test_an_invalid_history_is_named_by_the_command(copied, row, capsys):
     folder = copied()
-    change(folder / "config.json", ["history", 0], row)
+    change(folder / "config.json", ["members", 0, "history", 0], row)
     refused(folder, "config.json", capsys)
 
 
@@ -246,7 +247,7 @@ def test_examples_with_other_row_counts_than_the_test_are_refused(copied):
 def test_a_model_without_finite_outputs_is_named_by_the_command(copied, capsys):
     """Finite weights may still be too large for finite outputs."""
     folder = copied()
-    tensors_with(folder, "model.safetensors", **{"readout.linear.weight": lambda x: torch.full_like(x, 3e38)})
+    tensors_with(folder, "model.safetensors", **{"0.readout.linear.weight": lambda x: torch.full_like(x, 3e38)})
     refused(folder, "cannot be reported", capsys)
 
 

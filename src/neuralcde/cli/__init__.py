@@ -35,7 +35,7 @@ def _run(arguments: list[str] | None) -> None:
     app.command("neuralcde.cli.fit:fit", name="fit", help="Train a model on a long table of measurements and save it.")
     app.command("neuralcde.cli.predict:predict", name="predict", help="Predict with a saved model.")
     app.command("neuralcde.cli.report:report", name="report", help="Write an HTML report about a saved model.")
-    app.command("neuralcde.cli.info:info", name="info", help="Print version, engine, instruction set and threads.")
+    app.command("neuralcde.cli.info:info", name="info", help="Print versions and engine, or describe a model.")
     app.command(
         "neuralcde.cli.demo:demo",
         name="demo",

@@ -183,8 +183,8 @@ def _fit(known: dict[str, Any], parameters: dict[str, Any], *, out: Path, resume
     cost = {
         "seconds": clock.perf_counter() - begun,
         "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "parameters": sum(p.numel() for p in estimator.module_.parameters()),
-        "epochs": len(estimator.history_),
+        "parameters": sum(p.numel() for member in estimator.members_ for p in member.module.parameters()),
+        "epochs": sum(len(member.history) for member in estimator.members_),
         "best_epoch": estimator.best_epoch_,
     }
     found = {

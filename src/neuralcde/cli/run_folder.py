@@ -22,14 +22,14 @@ def run_folder(out: Path, *, resume: bool) -> Iterator[None]:
             raise WrongUseError(f"--out {reason}") from reason
         except OSError as reason:
             raise WrongUseError(f"--out {out} cannot be written to: {reason.strerror}.") from reason
-        model, checkpoint = out / "config.json", out / "training" / "checkpoint.pt"
-        before = _stamp(model), _stamp(checkpoint)
+        model = out / "config.json"
+        before = _stamp(model), _checkpoints(out)
         try:
             yield
         except (KeyboardInterrupt, OSError) as reason:
             if _stamp(model) != before[0]:
                 reason.add_note(f"The model is written: {out}.")
-            elif _stamp(checkpoint) != before[1] or (resume and checkpoint.exists()):
+            elif _checkpoints(out) != before[1] or (resume and before[1]):
                 reason.add_note(
                     "No model was written. The checkpoint is kept: the same command with --resume continues after its "
                     "last epoch."
@@ -37,6 +37,12 @@ def run_folder(out: Path, *, resume: bool) -> Iterator[None]:
             elif isinstance(reason, KeyboardInterrupt):
                 reason.add_note("Nothing was written.")
             raise
+
+
+def _checkpoints(out: Path) -> dict[Path, tuple[int, int] | None]:
+    """The stamps of the checkpoints: one, or one per member of an ensemble."""
+    folder = out / "training"
+    return {file: _stamp(file) for pattern in ("", "*/") for file in folder.glob(f"{pattern}checkpoint.pt")}
 
 
 def _stamp(file: Path) -> tuple[int, int] | None:

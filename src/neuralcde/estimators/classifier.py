@@ -39,8 +39,9 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
     Attributes
     ----------
     classes_ : array of the classes, in the order of the columns of `predict_proba`
-    module_ : the fitted model, a torch module
-    history_ : list of dicts, one per epoch
+    members_ : list of the fitted models, each with its history
+    module_ : the first of these models, a torch module
+    history_ : list of dicts, one per epoch of the first model
 
     Examples
     --------
@@ -72,6 +73,8 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
         per_row: bool = False,
         pool: Literal["auto", "last", "mean", "both"] = "auto",
         task: Chosen = "auto",
+        members: int = 1,
+        boosting: bool = False,
         solver: str | Tableau = "rk4",
         substeps: int = 1,
         max_epochs: int = 100,
@@ -109,6 +112,8 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
             per_row=per_row,
             pool=pool,
             task=task,
+            members=members,
+            boosting=boosting,
             solver=solver,
             substeps=substeps,
             max_epochs=max_epochs,
@@ -156,7 +161,7 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
     @property
     def classes_(self) -> NDArray[Any]:
         """The classes in the order of the columns of `predict_proba`; for multilabel targets, the label positions."""
-        check_is_fitted(self, "module_")  # raises an AttributeError, so that hasattr is False before fit
+        check_is_fitted(self, "members_")  # raises an AttributeError, so that hasattr is False before fit
         return self.task_.columns
 
     def predict_proba(self, X: Any) -> NDArray[Any]:

@@ -300,3 +300,19 @@ def _targets_of_rows(y: Any, series: IrregularSeries) -> NDArray[Any]:
             )
     parts = [_as_array(part) for part in y]
     return np.concatenate([part.astype(object) for part in parts] if any(p.dtype == object for p in parts) else parts)
+
+
+def where_known(targets: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether all of a row's targets are known."""
+    return np.asarray(~missing_targets(targets).reshape(len(targets), -1).any(1))
+
+
+def known_targets(targets: NDArray[Any]) -> NDArray[Any]:
+    """The known targets of rows; it is an error if there are none."""
+    known = targets[where_known(targets)]
+    if not len(known):
+        raise ArgumentError(
+            f"y has no known target: all of its {len(targets)} rows are NaN or None; give at least one row its target.",
+            argument="y",
+        )
+    return np.asarray(known.tolist())  # through a list, so that an object array of integers becomes an integer array

@@ -82,6 +82,21 @@ def _on_branches(
     return found
 
 
+def truncated_series(
+    series: IrregularSeries, asked: Tensor
+) -> Iterator[tuple[tuple[Int[Tensor, " cases"], Int[Tensor, " cases"]], IrregularSeries]]:
+    """`series.until(t)` for each asked time t at which a series had begun, as many at once as fit in memory.
+
+    Gives the positions (series, k) of these cases, and their truncated series.
+    """
+    asked = _per_series(series, asked)
+    row, begun = rows_at(series, asked)
+    case, place = begun.nonzero().unbind(1)
+    for some in _in_memory(series, case, row[case, place]):
+        at = case[some], place[some]
+        yield at, cut_after(series, at[0], row[at], asked[at])
+
+
 def _per_series(series: IrregularSeries, asked: Tensor) -> Float[Tensor, "series k"]:
     if asked.ndim > 2 or (asked.ndim == 2 and len(asked) != len(series)):
         raise ArgumentError(

@@ -28,6 +28,8 @@ from ..train import TrainingSettings
 from ..train.settings import OPTIONS as TRAINING
 from .parts import KINDS, LARGEST, LARGEST_OPTION, check_recipes
 
+MOST_MEMBERS = 100
+
 # In the order of the constructors. Training options are declared in train/settings.py; some defaults differ here.
 OPTIONS = {
     "model": Option(
@@ -104,6 +106,18 @@ OPTIONS = {
         "auto",
         "Task that defines loss, decoding and metrics: by name, or a Task as an object, a class or a recipe. "
         '"auto": inferred from y.',
+    ),
+    "members": Option(
+        Whole(1, MOST_MEMBERS),
+        1,
+        "Number of models whose outputs are averaged. They differ by their seed, and by their validation series where "
+        "these are split off. They are trained in parallel, one per core.",
+    ),
+    "boosting": Option(
+        Flag(),
+        False,
+        "Whether to average the models with gradient boosting on summaries of the last row (last value, mean, "
+        "extremes, counts, ...), static features and time. It has the same weight as all the models together.",
     ),
     "solver": Option(
         PartOf(solvers),

@@ -14,6 +14,7 @@ from torch import Tensor
 from ..contracts import warn_user
 from ..paths import ControlPath, PathScheme
 from ..series import FarValues, FarValueWarning, IrregularSeries, SeriesScaler
+from ..series.clock_features import has_common_origin
 from ..series.quantile_scale import CLOSEST
 from ..series.table_format import NANOSECONDS, TableColumn, TableFormat
 from .json_shapes import FINITE, POSITIVE, TEXT, TRUTH, WHOLE, Leaf, OrNull, check_shape, one_of
@@ -39,6 +40,7 @@ STATE = {
     },
     "intensity": TRUTH,
     "encoded": TRUTH,
+    "common_origin": TRUTH,
     "scheme": {"name": TEXT},
     "flagged": [WHOLE],
     "use": [one_of(0.0, 1.0, None)],
@@ -71,6 +73,8 @@ class Preparation:
         (section 4.2), or by its encoder.
     encoded
         Whether the model has a row encoder, which makes the path. Then no counts are added.
+    common_origin
+        Whether the times of the training series have a common origin, see `has_common_origin`.
     scheme
         The interpolation scheme of the path.
     flagged
@@ -88,6 +92,7 @@ class Preparation:
     scaler: SeriesScaler
     intensity: bool
     encoded: bool
+    common_origin: bool
     scheme: PathScheme
     flagged: tuple[int, ...]
     use: tuple[float, ...]
@@ -112,7 +117,8 @@ class Preparation:
         _warn_of_constants(series.channel_names, use, intensity=intensity)
         dtype: Literal["float32", "float64"] = "float64" if series.dtype == torch.float64 else "float32"
         scaler = SeriesScaler(scale).fit(series)
-        return cls(scaler, intensity, encoded, scheme, flagged, use, static_use, dtype, series.format)
+        origin = has_common_origin(series)
+        return cls(scaler, intensity, encoded, origin, scheme, flagged, use, static_use, dtype, series.format)
 
     @property
     def channels(self) -> int:
@@ -168,6 +174,7 @@ class Preparation:
             "scaler": self.scaler.to_state(),
             "intensity": self.intensity,
             "encoded": self.encoded,
+            "common_origin": self.common_origin,
             "scheme": self.scheme.to_config(),
             "flagged": list(self.flagged),
             "use": [None if math.isnan(factor) else factor for factor in self.use],
@@ -187,6 +194,7 @@ class Preparation:
             SeriesScaler.from_state(state["scaler"]),
             state["intensity"],
             state["encoded"],
+            state["common_origin"],
             PathScheme.from_config(state["scheme"]),
             tuple(state["flagged"]),
             tuple(math.nan if factor is None else factor for factor in state["use"]),

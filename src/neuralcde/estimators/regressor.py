@@ -24,8 +24,9 @@ class NeuralCDERegressor(RegressorMixin, PathEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    module_ : the fitted model, a torch module
-    history_ : list of dicts, one per epoch
+    members_ : list of the fitted models, each with its history
+    module_ : the first of these models, a torch module
+    history_ : list of dicts, one per epoch of the first model
 
     Examples
     --------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import reprlib
@@ -12,20 +13,24 @@ import numpy as np
 import torch
 from safetensors.torch import save as as_safetensors
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from .. import __version__
 from ..models import PathModel
 from ..system import staged, that_counts, write_durably
 from ..tasks import Task
+from .boosting import feature_count
 from .classifier import NeuralCDEClassifier
 from .inputs import OF_ARRAYS
-from .json_shapes import DIGEST, TEXT, WHOLE, Each, Leaf, check_shape
+from .json_shapes import COUNT, DIGEST, TEXT, WHOLE, Each, Leaf, check_shape
+from .members import Member
 from .modules import new_module
 from .parameters import check_device
 from .parts import part_from_config, part_to_config
 from .path_estimator import PathEstimator
 from .preparation import Preparation
 from .regressor import NeuralCDERegressor
+from .trees import TreeEnsemble
 from .untrusted_folder import (
     LARGEST_JSON,
     LARGEST_TENSORS,
@@ -38,14 +43,14 @@ from .untrusted_folder import (
 FORMAT = 7
 KINDS: dict[str, type[PathEstimator]] = {kind.__name__: kind for kind in (NeuralCDEClassifier, NeuralCDERegressor)}
 FILES = {"config.json": LARGEST_JSON, "preprocess.json": LARGEST_JSON, "model.safetensors": LARGEST_TENSORS}
+TREES = "trees."  # start of the names of the trees' arrays; those of the members start with their numbers
 PERHAPS_NAN = Leaf("a number", lambda value: isinstance(value, int | float) and not isinstance(value, bool))
 CONFIG = {
     "parameters": {},
     "task": {},
     "channels": WHOLE,
     "array": {},
-    "history": [Each(PERHAPS_NAN)],
-    "best_epoch": WHOLE,
+    "members": [{"history": [Each(PERHAPS_NAN)], "best_epoch": WHOLE, "averaged_epochs": [COUNT]}],
     "files": {"preprocess.json": DIGEST, "model.safetensors": DIGEST},
 }
 
@@ -61,14 +66,13 @@ def write_files(estimator: PathEstimator, folder: Path) -> None:
 
     `config.json` holds the digests of the others, so that `load` notices files of different models.
     """
-    check_is_fitted(estimator, "module_")
+    check_is_fitted(estimator, "members_")
     if type(estimator) not in KINDS.values():
         raise TypeError(
             f"only {' and '.join(KINDS)} can be saved, not {type(estimator).__name__}: loading runs no code."
         )
-    weights = {name: value.detach().cpu().contiguous() for name, value in estimator.module_.state_dict().items()}
     contents = {
-        "model.safetensors": as_safetensors(weights),
+        "model.safetensors": as_safetensors(_tensors(estimator)),
         "preprocess.json": (json.dumps(estimator.preparation_.to_state(), indent=1) + "\n").encode(),
     }
     config = {
@@ -80,8 +84,10 @@ def write_files(estimator: PathEstimator, folder: Path) -> None:
         "task": estimator.task_.to_config(),
         "channels": estimator.module_.channels,
         "array": {name: np.asarray(vars(estimator)[name]).tolist() for name in OF_ARRAYS if name in vars(estimator)},
-        "history": estimator.history_,
-        "best_epoch": estimator.best_epoch_,
+        "members": [
+            {name: getattr(member, name) for name in ("history", "best_epoch", "averaged_epochs")}
+            for member in estimator.members_
+        ],
         "files": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()},
     }
     contents["config.json"] = (json.dumps(config, indent=1) + "\n").encode()
@@ -90,6 +96,17 @@ def write_files(estimator: PathEstimator, folder: Path) -> None:
             raise ValueError(f"{name} would have {len(content):,} bytes, and load reads up to {FILES[name]:,}.")
     for name, content in contents.items():
         write_durably(folder / name, content)
+
+
+def _tensors(estimator: PathEstimator) -> dict[str, Tensor]:
+    """The weights of the members as `0.…`, `1.…`, and the arrays of the trees as `trees.…`."""
+    found = {
+        f"{number}.{name}": value.detach().cpu().contiguous()
+        for number, member in enumerate(estimator.members_)
+        for name, value in member.module.state_dict().items()
+    }
+    trees = {} if estimator.trees_ is None else estimator.trees_.to_tensors()
+    return found | {f"{TREES}{name}": value for name, value in trees.items()}
 
 
 def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
@@ -130,7 +147,7 @@ def load(folder: str | Path, *, device: str = "cpu") -> PathEstimator:
         if hashlib.sha256(contents[name]).hexdigest() != digest:
             raise ValueError(f"{folder} is damaged: {name} is not the one that config.json was written with.")
     state = parse_json(folder / "preprocess.json", contents["preprocess.json"])
-    weights = parse_tensors(folder / "model.safetensors", contents["model.safetensors"])
+    tensors = parse_tensors(folder / "model.safetensors", contents["model.safetensors"])
     with damage_named(folder / "preprocess.json"):
         preparation = Preparation.from_state(state)
     with damage_named(folder / "config.json"):
@@ -141,20 +158,31 @@ def load(folder: str | Path, *, device: str = "cpu") -> PathEstimator:
             raise ValueError(f"{config['estimator']} does not train the task {config['task']['name']!r}.")
         if config["channels"] != preparation.channels:
             raise ValueError(f"channels is {config['channels']}, but preprocess.json makes {preparation.channels}.")
-        _check_history(config["history"], config["best_epoch"], task)
+        _check_members(config["members"], estimator.members, task)
         for name, value in _array(config["array"]).items():
             setattr(estimator, name, value)
         with torch.device("meta"):  # no memory yet: the file may ask for any size
             module = new_module(vars(estimator), preparation, task)
-        _check_sizes(module, weights)
+        weights = {name: value for name, value in tensors.items() if not name.startswith(TREES)}
+        arrays = {name.removeprefix(TREES): value for name, value in tensors.items() if name.startswith(TREES)}
+        _check_sizes(module, len(config["members"]), weights)
+        if bool(arrays) != estimator.boosting:
+            raise ValueError(
+                f"boosting is {estimator.boosting}, but model.safetensors holds {len(arrays)} arrays of it."
+            )
     with damage_named(folder / "model.safetensors"):
         for name, value in weights.items():
             if value.dtype != torch.float32 or not bool(value.isfinite().all()):
                 raise ValueError(f"{name} is not made of finite float32 numbers.")
-    module.load_state_dict(weights, assign=True)
-    estimator.task_, estimator.preparation_, estimator.module_ = task, preparation, module.to(device)
-    estimator.history_, estimator.best_epoch_ = config["history"], config["best_epoch"]
-    estimator.n_iter_, estimator.interrupted_ = len(estimator.history_), False
+        estimator.trees_ = None
+        if arrays:
+            features = feature_count(preparation)
+            estimator.trees_ = TreeEnsemble.from_tensors(arrays, features=features, outputs=task.outputs)
+    estimator.task_, estimator.preparation_, estimator.interrupted_ = task, preparation, False
+    estimator.members_ = [
+        Member(_with_weights(module, weights, f"{number}.").to(device), **dict(member))
+        for number, member in enumerate(config["members"])
+    ]
     estimator._fitted_params = estimator.get_params(deep=False)
     return estimator
 
@@ -189,10 +217,20 @@ def _parameters(given: dict[str, Any]) -> dict[str, Any]:
     return given | ({"class_weight": dict(weights)} if isinstance(weights, list) else {})
 
 
-def _check_history(history: list[dict[str, Any]], best: int, task: Task) -> None:
-    """Check that epochs are numbered from 1 and have their losses, and that the best one is among them."""
-    if not 1 <= best <= len(history):
-        raise ValueError(f"best_epoch is {best}, but history has the epochs 1 to {len(history)}.")
+def _check_members(members: list[dict[str, Any]], most: int, task: Task) -> None:
+    """Check the histories of the members. After Ctrl-C there may be fewer members than asked for."""
+    if not 1 <= len(members) <= most:
+        raise ValueError(f"there are {len(members)} members, expected 1 to {most}.")
+    for member in members:
+        if set(member) != {"history", "best_epoch", "averaged_epochs"}:
+            raise ValueError(f"a member has {reprlib.repr(sorted(member))}, expected its history and best epochs.")
+        _check_history(member["history"], [member["best_epoch"], *member["averaged_epochs"]], task)
+
+
+def _check_history(history: list[dict[str, Any]], best: list[int], task: Task) -> None:
+    """Check that epochs are numbered from 1 and have their losses, and that the best ones are among them."""
+    if not all(1 <= epoch <= len(history) for epoch in best):
+        raise ValueError(f"the best epochs are {reprlib.repr(best)}, but history has the epochs 1 to {len(history)}.")
     needed = {"epoch", "loss", "rate", "seconds"}
     if "validation_loss" in history[0]:
         needed |= {"validation_loss", f"validation_{task.metric}"}
@@ -216,9 +254,18 @@ def _array(given: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _check_sizes(module: PathModel, weights: dict[str, torch.Tensor]) -> None:
-    """Refuse weights whose names or shapes are not those of the module."""
-    wanted = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+def _with_weights(module: PathModel, weights: dict[str, Tensor], prefix: str) -> PathModel:
+    """A copy of the module with the weights whose names start with the prefix."""
+    found = copy.deepcopy(module)
+    own = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
+    found.load_state_dict(own, assign=True)
+    return found
+
+
+def _check_sizes(module: PathModel, members: int, weights: dict[str, Tensor]) -> None:
+    """Refuse weights whose names or shapes are not those of so many copies of the module."""
+    shapes = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+    wanted = {f"{number}.{name}": shape for number in range(members) for name, shape in shapes.items()}
     found = {name: tuple(value.shape) for name, value in weights.items()}
     for name in sorted(wanted.keys() | found.keys()):
         if wanted.get(name) != found.get(name):

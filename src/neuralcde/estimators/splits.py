@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import GroupShuffleSplit, StratifiedGroupKFold, train_test_split
 
-from ..contracts import ArgumentError
+from ..contracts import Argument, ArgumentError
+
+MIN_VALIDATION_SERIES = 8  # with fewer validation series, there is no validation
 
 
 def stratified_split(
@@ -64,6 +66,24 @@ def stratified_split(
         strata = labels if counts.min() >= 2 and min(wanted, size - wanted) >= len(counts) else None
     kept, held = train_test_split(np.arange(size), test_size=held_out, random_state=seed, stratify=strata)
     return kept, held
+
+
+def validation_split(
+    fraction: float,
+    size: int,
+    seed: int,
+    labels: NDArray[Any] | None = None,
+    groups: NDArray[Any] | None = None,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Split into training and validation series, as sorted positions; fewer than eight are not split off."""
+    everything = np.arange(size)
+    count = round(fraction * size)
+    if count >= size:
+        raise ArgumentError(Argument("validation_fraction", fraction), f" of {size} series leaves none to learn from.")
+    if count < MIN_VALIDATION_SERIES:
+        return everything, everything[:0]
+    training, validation = stratified_split(size, count, seed % 2**31, labels=labels, groups=groups)
+    return np.sort(training), np.sort(validation)
 
 
 def _grouped_split(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..contracts import ArgumentError
 from ..series import IrregularSeries
 from ..series.channels import time_since_start
-from ..series.clock_features import clock_knots, hat_functions
+from ..series.clock_features import clock_knots, has_common_origin, hat_functions
 from ..series.row_features import FAMILIES, INTENSITY_FAMILIES, row_features
 
 Features = Sequence[str] | Literal["all"]
@@ -24,9 +24,8 @@ class RowInputs(nn.Module):
     All of it depends on the rows up to the row alone. The features of channels are those of
     `neuralcde.series.row_features`.
 
-    The clock is the time of the row if the times of the training series have a common origin, such as the admission to
-    a hospital: if all series start closer to 0 than the longest series lasts. Otherwise the times are moments, such as
-    dates, and the clock is the time since the first row of the series.
+    The clock is the time of the row if the times of the training series have a common origin (`has_common_origin`),
+    such as the admission to a hospital. Otherwise it is the time since the first row of the series.
 
     Parameters
     ----------
@@ -72,9 +71,7 @@ class RowInputs(nn.Module):
     @torch.no_grad()
     def fit(self, series: IrregularSeries, rows: Int[Tensor, "cases"] | None = None) -> None:
         """Learn the origin and unit of time and the places of the hat functions from training series, or some rows."""
-        since_start = time_since_start(series.times, series.offsets)
-        starts = series.times[series.offsets[:-1]]
-        self.common_origin.fill_(float(len(starts) > 0 and bool(starts.abs().max() <= since_start.max())))
+        self.common_origin.fill_(float(has_common_origin(series)))
         times = self.times(series)
         times = times if rows is None else times[rows]
         longest = float(times.abs().max()) if len(times) else 0.0

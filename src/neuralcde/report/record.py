@@ -81,6 +81,7 @@ def record_run(
         "targets": {"training": task.summary(training_targets), "test": task.summary(test_targets)},
         "baseline": task.baseline(training_targets).double().tolist(),
         "far": {"training": _far(estimator, series[training]), "test": _far(estimator, held)},
+        "spread": float(estimator.spread(held).double().mean()) if estimator.ensemble_ else None,
         "examples": examples,
         "machine": _machine(estimator, held),
     }

@@ -60,6 +60,7 @@ DATA = {
     "targets": {"training": [], "test": []},
     "baseline": [MODERATE],
     "far": {"training": FAR, "test": FAR},
+    "spread": OrNull(NOT_NEGATIVE),
     "examples": [[ID]],
     "machine": {"engine": TEXT, "threads": WHOLE, "machine": TEXT, "versions": Each(TEXT)},
     "ids": [ID],
@@ -85,6 +86,8 @@ def check_data(data: dict[str, Any], estimator: PathEstimator) -> None:
         _check_far(found, f"far.{part}", estimator)
     if len(data["baseline"]) != estimator.task_.outputs:
         raise ValueError(f"baseline has {len(data['baseline'])} numbers for {estimator.task_.outputs} outputs.")
+    if (data["spread"] is None) != (not estimator.ensemble_):
+        raise ValueError(f"spread is {data['spread']}, but the model averages {estimator.ensemble_ or 'nothing'}.")
     if len(data["ids"]) != len(data["examples"]):
         raise ValueError(f"there are {len(data['examples'])} examples, but {len(data['ids'])} ids.")
     for number, example in enumerate(data["examples"]):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..estimators import load
-from ..estimators.json_shapes import check_shape
+from ..estimators.json_shapes import NOT_NEGATIVE, OrNull, check_shape
 from ..estimators.path_estimator import PathEstimator
 from ..estimators.untrusted_folder import (
     LARGEST_JSON,
@@ -134,6 +134,17 @@ def read_run(folder: Path) -> Run:
         options=_options(folder),
         cost=_cost(folder),
     )
+
+
+def recorded_spread(folder: Path) -> float | None:
+    """The mean spread of an ensemble on its test series, from data.json; None if it was not recorded."""
+    file = folder / "data.json"
+    if not file.exists():
+        return None
+    found = parse_json(file, read_file(folder, file.name, LARGEST_JSON))
+    with damage_named(file):
+        check_shape(found, {"spread": OrNull(NOT_NEGATIVE)})
+    return None if found["spread"] is None else float(found["spread"])
 
 
 def _options(folder: Path) -> dict[str, Any]:

@@ -1,10 +1,25 @@
-"""Clock features: functions of the time since the start of a series."""
+"""Clock features: the origin of time, and functions of it."""
 
 from __future__ import annotations
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from .channels import time_since_start
+from .irregular_series import IrregularSeries
+
+
+def has_common_origin(series: IrregularSeries) -> bool:
+    """Whether the times of series count from a common origin, such as the admission to a hospital.
+
+    That is assumed if all series start closer to 0 than the longest series lasts. Otherwise the times are moments, such
+    as dates.
+    """
+    if not len(series):
+        return False
+    starts = series.times[series.offsets[:-1]]
+    return bool(starts.abs().max() <= time_since_start(series.times, series.offsets).max())
 
 
 def clock_knots(times_since_start: Float[Tensor, " n"], count: int) -> Float[Tensor, " knots"]:

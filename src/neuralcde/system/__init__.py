@@ -6,4 +6,5 @@ from .atomic_io import write_atomically as write_atomically
 from .atomic_io import write_durably as write_durably
 from .folder_lock import folder_lock as folder_lock
 from .interrupts import Interrupts as Interrupts
+from .interrupts import interrupted_by as interrupted_by
 from .processes import Processes as Processes

@@ -1,6 +1,7 @@
 """Tasks, the meaning of y: output size, loss, decoding, metrics, and their part of tables and reports."""
 
 from .binary import BinaryTask as BinaryTask
+from .boosting import BoostingProblem as BoostingProblem
 from .classification import ClassificationTask as ClassificationTask
 from .classification import check_class_weight as check_class_weight
 from .evaluation import Curve as Curve

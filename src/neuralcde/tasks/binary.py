@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ..figures import Drawing, short
+from .boosting import BoostingProblem
 from .class_figures import binary_figures
 from .classification import ExclusiveClasses, check_weights, log_odds, sigmoid
 from .evaluation import Curve, Evaluation, Forecast
@@ -77,6 +78,11 @@ class BinaryTask(ExclusiveClasses, name="binary"):
     def baseline(self, targets: Float[Tensor, "*cases"]) -> Float[Tensor, "1"]:
         """The log-odds, not weighted."""
         return dataclasses.replace(self, positive_weight=1.0).prior(targets)
+
+    def boosting_problems(self, targets: Float[Tensor, " cases"]) -> list[BoostingProblem]:
+        """The class; the raw score is the logit."""
+        weights = None if self.positive_weight == 1 else 1 + (self.positive_weight - 1) * targets
+        return [BoostingProblem("classification", targets, weights, (0,))]
 
     def probabilities(self, outputs: Float[Tensor, "*cases 1"]) -> NDArray[Any]:
         """Of the negative and the positive class, (..., 2)."""

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ..figures import Drawing, Table
+from .boosting import BoostingProblem
 from .class_figures import mistakes, multiclass_figures
 from .classification import ExclusiveClasses, check_weights
 from .evaluation import Evaluation
@@ -83,6 +84,15 @@ class MulticlassTask(ExclusiveClasses, name="multiclass"):
         if self.weights is None:
             return super().weight(targets)
         return float(targets.new_tensor(self.weights)[targets[~targets.isnan()].long()].sum())
+
+    def boosting_problems(self, targets: Float[Tensor, " cases"]) -> list[BoostingProblem]:
+        """The class; the raw scores are one logit per class."""
+        weights = None if self.weights is None else targets.new_tensor(self.weights)[targets.nan_to_num().long()]
+        return [BoostingProblem("classification", targets, weights, tuple(range(self.outputs)))]
+
+    def centred(self, outputs: Float[Tensor, "*cases outputs"]) -> Float[Tensor, "*cases outputs"]:
+        """Logits minus their mean: adding a number to all logits of a case changes no probability."""
+        return outputs - outputs.mean(-1, keepdim=True)
 
     def probabilities(self, outputs: Float[Tensor, "*cases outputs"]) -> NDArray[Any]:
         """Softmax, (..., classes)."""

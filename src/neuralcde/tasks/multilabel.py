@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from ..contracts import ArgumentError
 from ..figures import Drawing, percent, short
+from .boosting import BoostingProblem
 from .class_figures import multilabel_figures
 from .classification import ClassificationTask, check_counting_targets, check_weights, log_odds, sigmoid
 from .evaluation import Evaluation, Role
@@ -112,6 +113,14 @@ class MultilabelTask(ClassificationTask, name="multilabel"):
     def baseline(self, targets: Float[Tensor, "*cases labels"]) -> Float[Tensor, " labels"]:
         """The log-odds of every label, not weighted."""
         return dataclasses.replace(self, positive_weights=None).prior(targets)
+
+    def boosting_problems(self, targets: Float[Tensor, "cases labels"]) -> list[BoostingProblem]:
+        """One problem per label; the raw score is its logit."""
+        positive = self.positive_weights or (1.0,) * self.labels
+        return [
+            BoostingProblem("classification", column, None if weight == 1 else 1 + (weight - 1) * column, (label,))
+            for label, (column, weight) in enumerate(zip(targets.unbind(1), positive, strict=True))
+        ]
 
     def probabilities(self, outputs: Float[Tensor, "*cases labels"]) -> NDArray[Any]:
         """Of a yes, (..., labels)."""

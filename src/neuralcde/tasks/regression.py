@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from ..contracts import ArgumentError
 from ..figures import Drawing, number, short
+from .boosting import BoostingProblem
 from .evaluation import Curve, Evaluation, Forecast, Role
 from .metrics import weighted_errors
 from .number_figures import regression_figures
@@ -101,6 +102,10 @@ class RegressionTask(Task, name="regression"):
     def prior(self, targets: Float[Tensor, "*cases targets"]) -> Float[Tensor, " targets"]:
         """The mean of each target."""
         return targets.reshape(-1, self.outputs).nanmean(0)
+
+    def boosting_problems(self, targets: Float[Tensor, "cases targets"]) -> list[BoostingProblem]:
+        """One problem per target; the raw score is the standardised target."""
+        return [BoostingProblem("regression", column, None, (k,)) for k, column in enumerate(targets.unbind(1))]
 
     def decode(self, outputs: Float[Tensor, "*cases targets"]) -> NDArray[Any]:
         """In the units of y."""

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ..contracts import Part, Registry
 from ..figures import Drawing, Table, number, short
+from .boosting import BoostingProblem
 from .evaluation import Curve, Evaluation, Forecast, Role
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
@@ -126,6 +127,18 @@ class Task(Part):
     def baseline(self, targets: Float[Tensor, "..."]) -> Float[Tensor, " outputs"]:
         """Constant outputs that know the training targets and no series: what every model must beat."""
         return self.prior(targets)
+
+    def boosting_problems(self, targets: Float[Tensor, "cases ..."]) -> list[BoostingProblem] | None:
+        """What gradient boosting learns for this task; None if the task cannot be boosted.
+
+        The raw scores of all problems together are the outputs of the task, so that they can be averaged with those of
+        a model.
+        """
+        return None
+
+    def centred(self, outputs: Float[Tensor, "*cases outputs"]) -> Float[Tensor, "*cases outputs"]:
+        """Outputs without any part that has no effect on predictions, so that two models' outputs can be compared."""
+        return outputs
 
     def resampled_metrics(
         self, outputs: Float[Tensor, "cases outputs"], targets: Float[Tensor, "cases ..."], weights: NDArray[Any]

@@ -71,11 +71,7 @@ class Progress:
         """The time that the remaining epochs will take at the speed so far; patience may end the training sooner."""
         if not self.done < done < self.epochs:
             return ""
-        seconds = (time.monotonic() - self._begun) / (done - self.done) * (self.epochs - done)
-        for limit, size, unit in ((100, 1, "s"), (6000, 60, "min")):
-            if seconds < limit:
-                return f"  about {math.ceil(seconds / size)} {unit} left"
-        return f"  about {seconds / 3600:.1f} h left"
+        return time_left((time.monotonic() - self._begun) / (done - self.done) * (self.epochs - done))
 
     def _print(self) -> None:
         print(self._pending, file=sys.stderr, flush=True)
@@ -86,3 +82,11 @@ class Progress:
             self._print()
         if self._bar is not None:
             self._bar.stop()
+
+
+def time_left(seconds: float) -> str:
+    """The end of a progress line: about how much time is left."""
+    for limit, size, unit in ((100, 1, "s"), (6000, 60, "min")):
+        if seconds < limit:
+            return f"  about {math.ceil(seconds / size)} {unit} left"
+    return f"  about {seconds / 3600:.1f} h left"

@@ -1,0 +1,205 @@
+"""What estimators do once they are fitted: raw outputs of the ensemble, reading tables, saving."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from ..models import PathModel
+from ..paths import ControlPath, PathDataset
+from ..series import FarValue, IrregularSeries
+from ..system import Processes
+from ..tasks import Task
+from .ensembles import average, member_outputs, member_outputs_at
+from .inputs import as_series
+from .members import Member
+from .preparation import Preparation
+from .training_data import dataset_of
+from .trees import TreeEnsemble
+
+
+class FittedEstimator(BaseEstimator):  # type: ignore[misc]
+    """The part of an estimator that needs no training data.
+
+    Attributes
+    ----------
+    task_ : the task
+    preparation_ : the preprocessing, shared by all members
+    members_ : list of the fitted models
+    trees_ : the trees of gradient boosting, or None
+    interrupted_ : whether Ctrl-C ended the training; an ensemble may then have fewer members than asked for
+    """
+
+    per_row: bool
+    device: Any
+    task_: Task
+    preparation_: Preparation
+    members_: list[Member]
+    trees_: TreeEnsemble | None
+    interrupted_: bool
+
+    def outputs(self, X: Any) -> Float[Tensor, "cases outputs"]:
+        """Raw outputs of the model: logits for classes, standardised numbers for regression.
+
+        Parameters
+        ----------
+        X
+            Series, as in `fit`.
+
+        Returns
+        -------
+        Tensor
+            One row per series, or one per observation with `per_row`. `task_.decode` turns them into predictions.
+
+        Raises
+        ------
+        ValueError
+            If X does not fit the series that the estimator was fitted on, or if an output is not finite.
+        """
+        return average(self.member_outputs(X), boosted=self.trees_ is not None)
+
+    def member_outputs(self, X: Any) -> Float[Tensor, "members cases outputs"]:
+        """Raw outputs of each member of the ensemble; with `boosting`, those of gradient boosting come last.
+
+        `outputs` is their mean. With `boosting`, it is the mean of two: the mean of the models, and gradient boosting.
+        """
+        check_is_fitted(self, "members_")
+        series = as_series(self, X)
+        self.preparation_.warn_of_far_values(self.preparation_.scaler.far_values(series))
+        modules = [member.module for member in self.members_]
+        return member_outputs(modules, self.trees_, self.preparation_, series, self._dataset(series))
+
+    def spread(self, X: Any) -> Float[Tensor, "cases outputs"]:
+        """Standard deviation of the raw outputs over the members: how much they disagree on each case.
+
+        Gradient boosting counts as one member. For several classes, the mean of the logits of a member is subtracted
+        first, because it has no effect on the probabilities. With a single member the spread is 0.
+        """
+        found = self.task_.centred(self.member_outputs(X).double())
+        return found.std(0, correction=0).float()
+
+    def outputs_at(self, X: Any, times: Any) -> Float[Tensor, "series k outputs"]:
+        """Raw outputs of the model at given times: those that `outputs` gives for `X.until(t)`.
+
+        Nothing after a time is used for it, and the asked times do not affect each other. A time after the last row is
+        allowed: time passes, and nothing new is seen. With `per_row`, it is the output for the last row of
+        `X.until(t)`.
+
+        Parameters
+        ----------
+        X
+            Series, as in `fit`.
+        times
+            Shape (k,), the same times for all series, or (series, k), in the units of the table.
+
+        Returns
+        -------
+        Tensor
+            Shape (series, k, outputs); NaN where a series had not begun at the time.
+
+        Raises
+        ------
+        ValueError
+            If a time is NaN, X does not fit the series that the estimator was fitted on, or an output is not finite.
+
+        Notes
+        -----
+        Cost: with a causal path, one solve of the series, and one gap per time. With "natural_cubic", "smoothing",
+        `fill="interpolate"` or a model that solves no equation, each time costs a solve of the truncated series.
+        """
+        check_is_fitted(self, "members_")
+        series = as_series(self, X)
+        asked = torch.from_numpy(self.preparation_.format.numbers(times))
+        self.preparation_.warn_of_far_values(self.preparation_.scaler.far_values(series))
+
+        def build(part: IrregularSeries) -> ControlPath | IrregularSeries:
+            batch: ControlPath | IrregularSeries = self._dataset(part)[:]
+            return batch
+
+        modules = [member.module for member in self.members_]
+        found = member_outputs_at(modules, self.trees_, self.preparation_, build, series, asked)
+        return average(found, boosted=self.trees_ is not None)
+
+    @property
+    def module_(self) -> PathModel:
+        """The fitted model; in an ensemble, the first one."""
+        check_is_fitted(self, "members_")  # raises an AttributeError, so that hasattr is False before fit
+        return self.members_[0].module
+
+    @property
+    def ensemble_(self) -> str:
+        """What is averaged, in words: "5 models and gradient boosting"; empty for a single model."""
+        check_is_fitted(self, "members_")
+        models = len(self.members_)
+        if models == 1 and self.trees_ is None:
+            return ""
+        boosting = "" if self.trees_ is None else " and gradient boosting"
+        return f"{models} model{'s' if models > 1 else ''}{boosting}"
+
+    @property
+    def history_(self) -> list[dict[str, Any]]:
+        """One row per epoch of `module_`."""
+        check_is_fitted(self, "members_")
+        return self.members_[0].history
+
+    @property
+    def best_epoch_(self) -> int:
+        """The epoch whose weights `module_` has, counted from 1."""
+        check_is_fitted(self, "members_")
+        return self.members_[0].best_epoch
+
+    @property
+    def averaged_epochs_(self) -> list[int]:
+        """The epochs whose weights were averaged for `module_`; empty if it has the weights of the best epoch."""
+        check_is_fitted(self, "members_")
+        return self.members_[0].averaged_epochs
+
+    @property
+    def n_iter_(self) -> int:
+        """Number of epochs of `module_`."""
+        return len(self.history_)
+
+    def far_values(self, X: Any) -> list[FarValue]:
+        """The values of X that are far outside the range of the training series, in the order of series and time.
+
+        `fit` and the predictions warn of such values (`neuralcde.series.FarValueWarning`). For the rule see
+        `neuralcde.series.far_values.UsualRange`.
+
+        Parameters
+        ----------
+        X
+            Series, as in `fit`.
+
+        Returns
+        -------
+        list of FarValue
+            Named tuples: the id of the series, the time (None for a static feature), the channel, the value, the usual
+            range, and the limits beyond which a value is far outside.
+        """
+        check_is_fitted(self, "members_")
+        return self.preparation_.scaler.far_values(as_series(self, X)).listed()
+
+    def read_long(self, frame: Any, *, duplicates: Literal["error", "mean", "last"] = "error") -> IrregularSeries:
+        """Read a new long table in the format of the training table: same columns, categories and unit of time."""
+        check_is_fitted(self, "members_")
+        return IrregularSeries.from_long(frame, like=self.preparation_.template(), duplicates=duplicates)
+
+    def save(self, folder: str | Path) -> None:
+        """Save the fitted estimator in a folder: weights as safetensors, everything else as JSON.
+
+        Load it with `nc.load`. Under torchrun only rank 0 writes.
+        """
+        from .saving import save
+
+        if Processes.current().first:
+            save(self, Path(folder))
+
+    def _dataset(self, series: IrregularSeries) -> PathDataset:
+        """The dataset of these series, without targets."""
+        return dataset_of(series, self.preparation_, per_row=bool(self.per_row), device=self.device)

@@ -1,0 +1,212 @@
+"""The members of an ensemble: models that differ by their seed and by their validation series."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..models import PathModel
+from ..system import Processes
+from ..tasks import Task
+from ..train import TrainingSettings, train
+from ..train.progress import time_left
+from ..train.state import TrainingResult
+from .training_data import TrainingData
+
+Callback = Callable[[dict[str, Any]], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """A trained model.
+
+    Parameters
+    ----------
+    module
+        The model, with the weights of its best epoch, or with the average of the best epochs' weights.
+    history
+        One row per epoch.
+    best_epoch
+        The epoch with the best validation, counted from 1.
+    averaged_epochs
+        The epochs whose weights were averaged, the best first; empty if the weights are those of the best epoch.
+    interrupted
+        Whether Ctrl-C ended the training.
+    """
+
+    module: PathModel
+    history: list[dict[str, Any]]
+    best_epoch: int
+    averaged_epochs: list[int]
+    interrupted: bool = False
+
+    @classmethod
+    def of(cls, module: PathModel, result: TrainingResult) -> Member:
+        """A member whose training had this result."""
+        return cls(module, result.history, result.best_epoch, result.averaged_epochs, result.interrupted)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How a member is to be trained.
+
+    Parameters
+    ----------
+    module
+        The model with its initial weights.
+    training, validating
+        Positions of its training and its validation series.
+    settings
+        Training settings, with the seed of the member.
+    folder
+        Folder for the checkpoint and the history; None to write none.
+    resume
+        Whether to continue from the checkpoint.
+    """
+
+    module: PathModel
+    training: NDArray[Any]
+    validating: NDArray[Any]
+    settings: TrainingSettings
+    folder: Path | None
+    resume: bool
+
+
+def train_member(data: TrainingData, plan: Plan, callbacks: Sequence[Callback] = ()) -> TrainingResult:
+    """Train a member in place."""
+    part = data.part(plan.training)
+    assert part.targets is not None
+    plan.module.fit_inputs(data.preparation.series(data.series[plan.training]), per_row=data.per_row)
+    plan.module.readout.start_at(data.task.prior(part.targets))
+    return train(
+        plan.module,
+        data.task,
+        part,
+        data.validation(plan.validating),
+        plan.settings,
+        folder=plan.folder,
+        resume=plan.resume,
+        callbacks=callbacks,
+    )
+
+
+def train_members(data: TrainingData, plans: Sequence[Plan], callbacks: Sequence[Callback] = ()) -> list[Member]:
+    """Train the members: several in parallel processes where possible, otherwise one after the other.
+
+    Ctrl-C ends the training of all. Members that have completed no epoch are then left out; if none has completed one,
+    KeyboardInterrupt is raised.
+    """
+    from .member_processes import train_in_processes
+
+    if len(plans) == 1:
+        return [Member.of(plans[0].module, train_member(data, plans[0], callbacks))]
+    progress = Finished(len(plans), data.task, verbose=plans[0].settings.verbose if Processes.current().first else 0)
+    processes = number_of_processes(len(plans), data.device, callbacks)
+    if processes > 1:
+        quiet = [replace(plan, settings=replace(plan.settings, verbose=0)) for plan in plans]
+        members = train_in_processes(data, quiet, processes, progress)
+        if members is not None:
+            return members
+    members = []
+    with one_thread():  # as in the processes, so that the results are the same
+        try:
+            for plan in plans:
+                members.append(Member.of(plan.module, train_member(data, plan, callbacks)))
+                progress(members[-1])
+                if members[-1].interrupted:
+                    break
+        except KeyboardInterrupt:
+            if not members:
+                raise
+            members[-1] = replace(members[-1], interrupted=True)
+    return members
+
+
+def number_of_processes(members: int, device: Any, callbacks: Sequence[Callback]) -> int:
+    """Number of processes to train members in: 1 where they have to be trained in this one.
+
+    That is so with callbacks, which belong to this process; under torchrun and on GPUs, where members would compete;
+    and in a process that was itself started to compute in parallel, as by a search with `n_jobs`.
+    """
+    alone = (
+        callbacks
+        or Processes.current().size > 1
+        or torch.device(device).type != "cpu"
+        or multiprocessing.current_process().name != "MainProcess"
+        or not sys.executable
+    )
+    return 1 if alone else min(members, cores())
+
+
+def cores() -> int:
+    """Number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """A context in which torch uses one thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+class Finished:
+    """Shows a line on standard error for each member that has finished.
+
+    Parameters
+    ----------
+    members
+        Number of members.
+    task
+        The task, for the name of its metric.
+    verbose
+        0 to show nothing.
+    """
+
+    def __init__(self, members: int, task: Task, *, verbose: int):
+        self.members, self.metric, self.verbose = members, task.metric, verbose
+        self._done, self._begun = 0, time.monotonic()
+
+    def __call__(self, member: Member) -> None:
+        """Show a member that has finished."""
+        self._done += 1
+        if not self.verbose:
+            return
+        best, name = member.history[member.best_epoch - 1], f"validation_{self.metric}"
+        value = f"validation {self.metric} {best[name]:.4f}" if name in best else f"loss {best['loss']:.4f}"
+        left = (time.monotonic() - self._begun) / self._done * (self.members - self._done)
+        text = f"member {self._done}/{self.members}  {value}  epoch {member.best_epoch} of {len(member.history)}"
+        print(text + (time_left(left) if left else ""), file=sys.stderr, flush=True)
+
+
+def member_seed(seed: int, number: int) -> int:
+    """The seed of a member, numbered from 0. Training uses it modulo 10**6; members differ there, too."""
+    return (seed + number) % (2**31 - 1)
+
+
+def member_folder(folder: Path | str | None, number: int, members: int) -> Path | None:
+    """The folder for the checkpoint of a member, numbered from 0: a folder of its own in an ensemble."""
+    if folder is None or members == 1:
+        return None if folder is None else Path(folder)
+    return Path(folder) / f"member {number + 1}"
+
+
+def settings_of(settings: TrainingSettings, batch_size: Any, series: int, seed: int) -> TrainingSettings:
+    """Training settings for so many training series: the seed, and the size of a batch where that is "auto"."""
+    size = int(np.clip(series // 60, 8, 512)) if batch_size == "auto" else settings.batch_size
+    return replace(settings, batch_size=size, seed=seed % 10**6)

@@ -1,0 +1,114 @@
+"""The data of a fit: series, encoded targets and weights, and the datasets that are made of parts of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..paths import ControlPath, PathDataset
+from ..series import IrregularSeries, ragged
+from ..tasks import Task
+from .preparation import Preparation
+
+LARGE = 2**24  # number of values above which paths are built per batch, to save memory
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """What all members of an ensemble are trained on; each has its own training and validation series among them.
+
+    Parameters
+    ----------
+    series
+        All series that were given to `fit`.
+    targets
+        Encoded targets, one per series; with `per_row`, one per row.
+    weights
+        One weight per series; None for equal weights.
+    held_out
+        Series and encoded targets that were given for validation; None if it is on some of the series.
+    task, preparation
+        The task, and the preprocessing.
+    per_row
+        Whether there is a target per row.
+    per_batch
+        Whether each batch is prepared when it is needed.
+    device
+        Device of the computation.
+    """
+
+    series: IrregularSeries
+    targets: Tensor
+    weights: NDArray[Any] | None
+    held_out: tuple[IrregularSeries, Tensor] | None
+    task: Task
+    preparation: Preparation
+    per_row: bool
+    per_batch: bool
+    device: Any
+
+    def part(self, chosen: NDArray[Any]) -> PathDataset:
+        """The dataset of the series at these positions."""
+        weight = None if self.weights is None else torch.from_numpy(self.weights[chosen])
+        if weight is not None and self.per_row:
+            weight = weight.repeat_interleave(self.series[chosen].lengths)
+        return dataset_of(
+            self.series[chosen],
+            self.preparation,
+            self.targets[self.cases(chosen)],
+            weight,
+            per_row=self.per_row,
+            device=self.device,
+            per_batch=self.per_batch,
+        )
+
+    def validation(self, chosen: NDArray[Any]) -> PathDataset | None:
+        """The dataset for validation: that of the series that were given for it, or of those at these positions."""
+        if self.held_out is not None:
+            series, targets = self.held_out
+            return dataset_of(series, self.preparation, targets, per_row=self.per_row, device=self.device)
+        return self.part(chosen) if len(chosen) else None
+
+    def cases(self, chosen: NDArray[Any]) -> Any:
+        """Positions of the targets of the series at these positions."""
+        return ragged.select(self.series.offsets, torch.from_numpy(chosen))[0] if self.per_row else chosen
+
+    def case_weights(self) -> NDArray[Any] | None:
+        """The weight of every target."""
+        if self.weights is None or not self.per_row:
+            return self.weights
+        return np.repeat(self.weights, self.series.lengths.numpy())
+
+
+def dataset_of(
+    series: IrregularSeries,
+    preparation: Preparation,
+    targets: Tensor | None = None,
+    weights: Tensor | None = None,
+    *,
+    per_row: bool,
+    device: Any,
+    per_batch: bool = False,
+) -> PathDataset:
+    """The dataset of these series, as paths, or as prepared series if the model has an encoder.
+
+    For large data, or with `per_batch`, each batch is prepared when it is needed.
+    """
+
+    def prepared(part: IrregularSeries) -> ControlPath | IrregularSeries:
+        found = preparation.series(part)
+        return (found if preparation.encoded else preparation.path(found)).to(device)
+
+    large = per_batch or series.values.numel() > LARGE
+    return PathDataset(
+        series if large else prepared(series),
+        None if targets is None else targets.to(device),
+        per_row=per_row,
+        weights=None if weights is None else weights.to(device),
+        build=prepared if large else None,
+    )
