@@ -158,7 +158,12 @@ def test_boosting_equals_that_of_scikit_learn_on_the_documented_features(in_this
     never = np.isnan(features[:, :14].reshape(SIZE, 7, 2)[:, :, 1])
     assert never[PLACE % 4 == 0].tolist() == [[True] * 5 + [False, True]] * 15  # all but the count
     trees = HistGradientBoostingClassifier(
-        learning_rate=0.05, max_iter=100, early_stopping=False, l2_regularization=1.0
+        learning_rate=0.03,
+        max_iter=150,
+        max_leaf_nodes=15,
+        min_samples_leaf=5,
+        early_stopping=False,
+        l2_regularization=1.0,
     )
     classes = np.where(y == "low", 1.0, 0.0)  # classes are in alphabetical order
     trees.fit(features, classes, weight * np.where(y == "low", 3.0, 1.0))

@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -98,6 +98,7 @@ def train_member(data: TrainingData, plan: Plan, callbacks: Sequence[Callback] =
         folder=plan.folder,
         resume=plan.resume,
         callbacks=callbacks,
+        auxiliary=None if data.auxiliary is None else data.auxiliary.task,
     )
 
 
@@ -206,7 +207,11 @@ def member_folder(folder: Path | str | None, number: int, members: int) -> Path 
     return Path(folder) / f"member {number + 1}"
 
 
-def settings_of(settings: TrainingSettings, batch_size: Any, series: int, seed: int) -> TrainingSettings:
-    """Training settings for so many training series: the seed, and the size of a batch where that is "auto"."""
-    size = int(np.clip(series // 60, 8, 512)) if batch_size == "auto" else settings.batch_size
-    return replace(settings, batch_size=size, seed=seed % 10**6)
+def settings_of(settings: TrainingSettings, parameters: Mapping[str, Any], series: int, seed: int) -> TrainingSettings:
+    """Training settings for so many training series: the seed, and numbers in place of "auto"."""
+    batch_size, patience = settings.batch_size, settings.patience
+    if parameters["batch_size"] == "auto":
+        batch_size = int(np.clip(series // 60, 8, 256))
+    if parameters["patience"] == "auto":  # large data overfit after fewer epochs
+        patience = int(np.clip(60_000 // max(series, 1), 3, 30))
+    return replace(settings, batch_size=batch_size, patience=patience, seed=seed % 10**6)

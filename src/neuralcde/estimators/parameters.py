@@ -130,7 +130,7 @@ OPTIONS = {
         TRAINING["batch_size"],
         kind=Either(Choice("auto"), TRAINING["batch_size"].kind),
         default="auto",
-        help=f'{TRAINING["batch_size"].help} "auto": a sixtieth of the training series, from 8 to 512.',
+        help=f'{TRAINING["batch_size"].help} "auto": a sixtieth of the training series, from 8 to 256.',
     ),
     "learning_rate": replace(TRAINING["learning_rate"], default=3e-3),
     "readout_lr_scale": TRAINING["readout_lr_scale"],
@@ -138,11 +138,17 @@ OPTIONS = {
     "weight_decay": TRAINING["weight_decay"],
     "gradient_clip": replace(TRAINING["gradient_clip"], default=1.0),
     "schedule": replace(TRAINING["schedule"], default="cosine"),
-    "patience": TRAINING["patience"],
+    "patience": replace(
+        TRAINING["patience"],
+        kind=Either(Choice("auto"), TRAINING["patience"].kind),
+        default="auto",
+        help=f'{TRAINING["patience"].help} "auto": 60,000 divided by the number of training series, from 3 to 30.',
+    ),
     "ema_decay": replace(TRAINING["ema_decay"], default=0.99),
     "channel_dropout": TRAINING["channel_dropout"],
     "channel_jitter": TRAINING["channel_jitter"],
     "row_dropout": TRAINING["row_dropout"],
+    "auxiliary_weight": TRAINING["auxiliary_weight"],
     "average_epochs": TRAINING["average_epochs"],
     "monitor": TRAINING["monitor"],
     "validation_fraction": Option(
@@ -166,12 +172,17 @@ OPTIONS = {
 
 
 def check_parameters(options: Mapping[str, Option], given: Mapping[str, Any]) -> TrainingSettings:
-    """Check the parameters and return the settings of the training, with a batch size of 1 in place of "auto"."""
+    """Check the parameters and return the settings of the training, with their own defaults in place of "auto"."""
     check_options(options, given)
     check_recipes(given)
     check_device(given["device"])
     training = {name: given[name] for name in options if name in TRAINING}
-    return TrainingSettings(**training | ({"batch_size": 1} if isinstance(given["batch_size"], str) else {}))
+    return TrainingSettings(**{name: value for name, value in training.items() if not _automatic(value, name)})
+
+
+def _automatic(value: Any, name: str) -> bool:
+    """Whether `fit` chooses this training option by the number of series."""
+    return name in ("batch_size", "patience") and isinstance(value, str)
 
 
 def check_device(device: Any) -> None:

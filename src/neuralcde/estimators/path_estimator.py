@@ -18,6 +18,7 @@ from ..solve import Tableau
 from ..system import Processes
 from ..tasks import Task
 from ..train import TrainingSettings
+from .auxiliary import Auxiliary, as_auxiliary
 from .boosting import check_boosting, fit_boosting
 from .fitted_estimator import FittedEstimator
 from .inputs import (
@@ -76,11 +77,12 @@ class PathEstimator(FittedEstimator):
         weight_decay: float = 0.0,
         gradient_clip: float | None = 1.0,
         schedule: Literal["plateau", "cosine", "one_cycle", "constant"] = "cosine",
-        patience: int | None = 30,
+        patience: int | Literal["auto"] | None = "auto",
         ema_decay: float = 0.99,
         channel_dropout: float = 0.0,
         channel_jitter: float = 0.0,
         row_dropout: float = 0.0,
+        auxiliary_weight: float = 0.5,
         average_epochs: int = 1,
         monitor: Literal["metric", "loss"] = "metric",
         validation_fraction: float = 0.15,
@@ -118,6 +120,7 @@ class PathEstimator(FittedEstimator):
         self.channel_dropout = channel_dropout
         self.channel_jitter = channel_jitter
         self.row_dropout = row_dropout
+        self.auxiliary_weight = auxiliary_weight
         self.average_epochs = average_epochs
         self.monitor = monitor
         self.validation_fraction = validation_fraction
@@ -136,6 +139,7 @@ class PathEstimator(FittedEstimator):
         *,
         groups: Any = None,
         validation: tuple[Any, Any] | None = None,
+        auxiliary: Any = None,
         callbacks: Sequence[Callable[[dict[str, Any]], Any]] = (),
         folder: Path | str | None = None,
         resume: bool = False,
@@ -159,6 +163,10 @@ class PathEstimator(FittedEstimator):
             the series of a group together.
         validation
             X and y of the validation series, in place of a split.
+        auxiliary
+            One target per row, like y with `per_row`, for a second loss in training with the weight `auxiliary_weight`:
+            a linear map of the state at each row predicts it. For example hourly labels, where y has one per stay. NaN
+            for unknown targets. Text and at most 20 different whole numbers are classes, other numbers are quantities.
         callbacks
             Functions that are called after each epoch with its row of `history_`, a dictionary. If one returns True,
             training stops. With callbacks, the members of an ensemble are trained one after the other.
@@ -184,10 +192,13 @@ class PathEstimator(FittedEstimator):
         weights = per_series("sample_weight", sample_weight, series, by_id=series is X)
         group = per_series("groups", groups, series, by_id=series is X)
         held_out = as_validation(self, noted, validation, per_row=self.per_row)
+        second = as_auxiliary(auxiliary, series, by_id=series is X)
         if weights is not None and not weights.all():
             chosen = np.flatnonzero(weights)
-            rows = ragged.select(series.offsets, torch.from_numpy(chosen))[0] if self.per_row else chosen
-            series, targets, weights = series[chosen], targets[rows], weights[chosen]
+            rows = ragged.select(series.offsets, torch.from_numpy(chosen))[0]
+            second = None if second is None else Auxiliary(second.task, second.targets[rows])
+            targets = targets[rows if self.per_row else chosen]
+            series, weights = series[chosen], weights[chosen]
             group = None if group is None else group[chosen]
         task = self.make_task(targets)
         numbers = task.encode(targets)
@@ -213,6 +224,7 @@ class PathEstimator(FittedEstimator):
             numbers,
             weights,
             None if held_out is None else (held_out[0], task.encode(held_out[1])),
+            second,
             task,
             preparation,
             per_row=bool(self.per_row),
@@ -224,7 +236,7 @@ class PathEstimator(FittedEstimator):
             Plan(
                 seeded_module(vars(self), preparation, task, own).to(self.device),
                 *split,
-                settings_of(settings, self.batch_size, len(split[0]), own),
+                settings_of(settings, vars(self), len(split[0]), own),
                 member_folder(folder, number, self.members),
                 resume,
             )

@@ -13,6 +13,7 @@ from torch import Tensor
 from ..paths import ControlPath, PathDataset
 from ..series import IrregularSeries, ragged
 from ..tasks import Task
+from .auxiliary import Auxiliary
 from .preparation import Preparation
 
 LARGE = 2**24  # number of values above which paths are built per batch, to save memory
@@ -32,6 +33,8 @@ class TrainingData:
         One weight per series; None for equal weights.
     held_out
         Series and encoded targets that were given for validation; None if it is on some of the series.
+    auxiliary
+        The auxiliary task and its targets, one per row; None for none.
     task, preparation
         The task, and the preprocessing.
     per_row
@@ -46,6 +49,7 @@ class TrainingData:
     targets: Tensor
     weights: NDArray[Any] | None
     held_out: tuple[IrregularSeries, Tensor] | None
+    auxiliary: Auxiliary | None
     task: Task
     preparation: Preparation
     per_row: bool
@@ -54,6 +58,10 @@ class TrainingData:
 
     def part(self, chosen: NDArray[Any]) -> PathDataset:
         """The dataset of the series at these positions."""
+        second = None
+        if self.auxiliary is not None:
+            rows, _ = ragged.select(self.series.offsets, torch.from_numpy(chosen))
+            second = self.auxiliary.targets[rows]
         weight = None if self.weights is None else torch.from_numpy(self.weights[chosen])
         if weight is not None and self.per_row:
             weight = weight.repeat_interleave(self.series[chosen].lengths)
@@ -62,6 +70,7 @@ class TrainingData:
             self.preparation,
             self.targets[self.cases(chosen)],
             weight,
+            second,
             per_row=self.per_row,
             device=self.device,
             per_batch=self.per_batch,
@@ -90,6 +99,7 @@ def dataset_of(
     preparation: Preparation,
     targets: Tensor | None = None,
     weights: Tensor | None = None,
+    auxiliary: Tensor | None = None,
     *,
     per_row: bool,
     device: Any,
@@ -110,5 +120,6 @@ def dataset_of(
         None if targets is None else targets.to(device),
         per_row=per_row,
         weights=None if weights is None else weights.to(device),
+        auxiliary=None if auxiliary is None else auxiliary.to(device),
         build=prepared if large else None,
     )
