@@ -33,6 +33,7 @@ OLD_DEFAULTS = {
     "auxiliary_weight": 0.5,
     "average_epochs": 1,
     "monitor": "metric",
+    "rescale_outputs": False,
     "skipped_in_a_row": 5,
 }
 # Options that recorded lines know by an earlier name.

@@ -179,7 +179,7 @@ def test_with_enough_cases_boosting_stops_early_on_the_validation_series(in_this
     new(boosting=True).fit(SERIES, TARGETS["binary"])
     (_, known, judge, _), model = made[0]
     assert (len(known.targets), len(judge.targets)) == (51, 9)
-    assert model.n_iter_ < 400
+    assert model.n_iter_ < boosting.MOST_ITERATIONS
     given = SERIES[:30], TARGETS["regression"][:30]
     new("regression", boosting=True).fit(SERIES, TARGETS["regression"], validation=given)
     assert [len(part.targets) for part in made[1][0][1:3]] == [SIZE, 30]

@@ -56,5 +56,6 @@ def _inputs_and_outputs(parameters: Mapping[str, Any], preparation: Preparation)
         found["scheme"] = preparation.scheme
     if isinstance(readout, str) and readout == "auto":
         readout = "summary" if encoded else "linear"
-    found["readout"] = Recipe.of(readout, Readout.registry).with_default(intensity=preparation.intensity)
+    data = len(preparation.scaler.channel_names_in_)  # the path may have counts, too
+    found["readout"] = Recipe.of(readout, Readout.registry).with_default(intensity=preparation.intensity, data=data)
     return found

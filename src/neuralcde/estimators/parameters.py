@@ -75,11 +75,12 @@ OPTIONS = {
         '"auto": "summary" with an encoder, else "linear".',
     ),
     "scale": Option(
-        Choice("standard", "robust"),
-        "robust",
-        'How values and static features are scaled. "standard": to mean 0 and deviation 1. "robust": through their '
-        "training quantiles to about a normal distribution, so that a skewed channel is spread out and a value far "
-        "outside the training range stays bounded.",
+        Choice("auto", "standard", "robust"),
+        "auto",
+        'How values and static features are scaled. "standard": to mean 0 and deviation 1; a value far outside the '
+        'usual range of its channel is replaced by the nearest usual one. "robust": through their training quantiles '
+        "to about a normal distribution, so that a skewed channel is spread out and a value far outside the training "
+        'range stays bounded. "auto": "robust" with an encoder, else "standard".',
     ),
     "intensity": Option(
         Either(Choice("auto"), Flag()),
@@ -151,6 +152,7 @@ OPTIONS = {
     "auxiliary_weight": TRAINING["auxiliary_weight"],
     "average_epochs": TRAINING["average_epochs"],
     "monitor": TRAINING["monitor"],
+    "rescale_outputs": replace(TRAINING["rescale_outputs"], default=True),
     "validation_fraction": Option(
         Number(0.0, 1.0, open_high=True),
         0.15,

@@ -60,7 +60,7 @@ class PathEstimator(FittedEstimator):
         path: Chosen = "linear",
         encoder: Chosen = None,
         readout: Chosen = "auto",
-        scale: Literal["standard", "robust"] = "robust",
+        scale: Literal["auto", "standard", "robust"] = "auto",
         intensity: bool | Literal["auto"] = "auto",
         per_row: bool = False,
         pool: Literal["auto", "last", "mean", "both"] = "auto",
@@ -85,6 +85,7 @@ class PathEstimator(FittedEstimator):
         auxiliary_weight: float = 0.5,
         average_epochs: int = 1,
         monitor: Literal["metric", "loss"] = "metric",
+        rescale_outputs: bool = True,
         validation_fraction: float = 0.15,
         device: str = "cpu",
         random_state: Any = None,
@@ -123,6 +124,7 @@ class PathEstimator(FittedEstimator):
         self.auxiliary_weight = auxiliary_weight
         self.average_epochs = average_epochs
         self.monitor = monitor
+        self.rescale_outputs = rescale_outputs
         self.validation_fraction = validation_fraction
         self.device = device
         self.random_state = random_state

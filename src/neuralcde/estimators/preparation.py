@@ -108,15 +108,21 @@ class Preparation:
         intensity: bool,
         encoded: bool,
         scheme: PathScheme,
-        scale: Literal["standard", "robust"] = "robust",
+        scale: Literal["auto", "standard", "robust"] = "auto",
     ) -> Preparation:
-        """Fit to training series."""
+        """Fit to training series; scale="auto" is "robust" with an encoder, else "standard"."""
         missing = series.static.isnan().any(0)
         flagged = tuple(missing.nonzero()[:, 0].tolist())
         use, static_use = _use(series.values), _use(series.static)
         _warn_of_constants(series.channel_names, use, intensity=intensity)
         dtype: Literal["float32", "float64"] = "float64" if series.dtype == torch.float64 else "float32"
-        scaler = SeriesScaler(scale).fit(series)
+        chosen = ("robust" if encoded else "standard") if scale == "auto" else scale
+        scaler = SeriesScaler(chosen).fit(series)
+        far = scaler.far_values(series)
+        if chosen == "standard" and far.columns:  # a typing error would change mean and deviation
+            usual = scaler.usual_, scaler.static_usual_
+            scaler.fit(far.at_the_edge())
+            scaler.usual_, scaler.static_usual_ = usual
         origin = has_common_origin(series)
         return cls(scaler, intensity, encoded, origin, scheme, flagged, use, static_use, dtype, series.format)
 
@@ -142,6 +148,8 @@ class Preparation:
                 f"the times of X are {series.format.clock}, but the estimator was fitted on {self.format.clock}; read "
                 "the new table like the first one: estimator.read_long(frame)."
             )
+        if self.scaler.scale == "standard":  # robust scaling bounds far values by itself
+            series = self.scaler.far_values(series).at_the_edge()
         scaled = self.scaler.transform(series)
         for name, factors in (("values", self.use), ("static", self.static_use)):
             if any(factor != 1 for factor in factors):
@@ -158,11 +166,7 @@ class Preparation:
     def warn_of_far_values(self, far: FarValues) -> None:
         """Warn of values far outside the range of the training series, if there are any."""
         if far.columns:
-            if self.scaler.scale == "robust":
-                fate = "such values are treated as extreme, not as given"
-            else:
-                fate = 'such values may dominate predictions: correct them, or fit with scale="robust"'
-            warn_user(f"{far.described()}; {fate}.", FarValueWarning)
+            warn_user(f"{far.described()}; such values are treated as extreme, not as given.", FarValueWarning)
 
     def path(self, series: IrregularSeries) -> ControlPath:
         """The path of prepared series."""

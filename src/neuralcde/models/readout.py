@@ -67,6 +67,13 @@ class Readout(nn.Module, Named):
     def start_at(self, outputs: Float[Tensor, "outputs"]) -> None:
         """Initialise the readout such that its outputs are these on average, e.g. by setting a bias; optional."""
 
+    def rescale(self, factor: float, about: Float[Tensor, "outputs"]) -> bool:
+        """Change the outputs y to about + factor * (y - about), by changing weights; returns whether it can.
+
+        Optional. Training uses it to scale overconfident outputs.
+        """
+        return False
+
 
 Readout.registry = Registry("readout", Readout)
 
@@ -92,3 +99,15 @@ class LinearReadout(Readout, name="linear"):
     def start_at(self, outputs: Float[Tensor, "outputs"]) -> None:
         """Set the bias to these outputs."""
         self.linear.bias.copy_(outputs)
+
+    def rescale(self, factor: float, about: Float[Tensor, "outputs"]) -> bool:
+        """Scale the outputs by changing weights and bias."""
+        rescale_layer(self.linear, factor, about)
+        return True
+
+
+@torch.no_grad()
+def rescale_layer(layer: nn.Linear, factor: float, about: Float[Tensor, "outputs"]) -> None:
+    """Change the outputs y of a linear layer to about + factor * (y - about)."""
+    layer.weight.mul_(factor)
+    layer.bias.mul_(factor).add_((1 - factor) * about.to(layer.bias))

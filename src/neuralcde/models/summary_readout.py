@@ -12,7 +12,7 @@ from ..series import IrregularSeries, ragged
 from ..series.row_features import FAMILIES
 from .dropout import Dropout
 from .piecewise_linear import PiecewiseLinearEncoding
-from .readout import Readout, Seen
+from .readout import Readout, Seen, rescale_layer
 from .row_inputs import Features, RowInputs
 
 SUMMARIES = tuple(name for name in FAMILIES if name not in ("observed", "seen"))  # those are told by the others
@@ -107,3 +107,10 @@ class SummaryReadout(Readout, name="summary"):
         """Set the last layer to these outputs, whatever the series: its weights start at 0."""
         self.layers[-1].weight.zero_()  # type: ignore[operator]
         self.layers[-1].bias.copy_(outputs)  # type: ignore[operator]
+
+    def rescale(self, factor: float, about: Float[Tensor, "outputs"]) -> bool:
+        """Scale the outputs by changing the last layer."""
+        last = self.layers[-1]
+        assert isinstance(last, nn.Linear)
+        rescale_layer(last, factor, about)
+        return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -129,6 +130,17 @@ class FarValues:
         found = [self._value(column, k) for column, k in cases]
         return [value for _, value in sorted(found, key=lambda pair: pair[0])]
 
+    def at_the_edge(self) -> IrregularSeries:
+        """The series with the far values replaced by the nearest usual value of their channel."""
+        if not self.columns:
+            return self.series
+        values, static = self.series.values.clone(), self.series.static.clone()
+        for column in self.columns:
+            names, part = (self.series.static_names, static) if column.static else (self.series.channel_names, values)
+            usual = column.values.double().clamp(column.usual.low, column.usual.high)
+            part[column.rows, names.index(column.name)] = usual.to(part)
+        return dataclasses.replace(self.series, values=values, static=static)
+
     def described(self) -> str:
         """Per channel: the number of far values, and the most extreme one."""
         parts = []
@@ -165,10 +177,12 @@ def far_values(
         (True, series.static_names, series.static, static_usual),
         (False, series.channel_names, series.values, usual),
     ):
-        for name, column, known in zip(names, values.detach().T, ranges, strict=True):
-            if known is None:
-                continue
-            rows = ((column < known.lowest) | (column > known.highest)).nonzero()[:, 0].cpu()
-            if len(rows):
-                columns.append(FarColumn(name, static, rows, column.cpu()[rows], known))
+        values = values.detach().cpu()
+        limits = [(known.lowest, known.highest) if known else (-torch.inf, torch.inf) for known in ranges]
+        lowest, highest = torch.tensor(limits, dtype=torch.float64).reshape(-1, 2).to(values.dtype).unbind(1)
+        outside = (values < lowest) | (values > highest)
+        for place in outside.any(0).nonzero()[:, 0].tolist():
+            known, rows = ranges[place], outside[:, place].nonzero()[:, 0]
+            assert known is not None
+            columns.append(FarColumn(names[place], static, rows, values[rows, place], known))
     return FarValues(series, tuple(columns))

@@ -24,6 +24,7 @@ from .augmentation import drop_channels, drop_rows, jitter_channels
 from .auxiliary import auxiliary_head, outputs_and_second_loss
 from .checkpoints import cannot_resume, load_state, save_state, write_history
 from .progress import Progress
+from .rescaling import rescale_outputs
 from .settings import TrainingSettings
 from .state import TrainingResult, TrainingState
 
@@ -108,6 +109,9 @@ def _train(
         _epochs(state, task, training, validation, together, file, fingerprint, callbacks)
     if validation is None or not _average(state, task, validation, together):
         model.load_state_dict(state.best_weights)
+    if validation is not None and settings.rescale_outputs:
+        found = outputs_of(model, validation, settings.batch_size * 4, together)
+        rescale_outputs(model, task, training, found, validation)
     return state.result
 
 

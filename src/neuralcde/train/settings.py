@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from ..contracts import Choice, Either, Nothing, Number, Option, Whole, check_options, documented
+from ..contracts import Choice, Either, Flag, Nothing, Number, Option, Whole, check_options, documented
 
 Schedule = Literal["plateau", "cosine", "one_cycle", "constant"]
 FROM_ZERO, SHARE = Number(0.0), Number(0.0, 1.0, open_high=True)
@@ -88,6 +88,13 @@ OPTIONS = {
         'Criterion that chooses the best epoch and that patience refers to. "metric": the validation metric of the '
         'task. "loss": the validation loss, which gives better calibrated probabilities.',
     ),
+    "rescale_outputs": Option(
+        Flag(),
+        False,
+        "Whether to scale the outputs after training by the factor that gives the least validation loss, about the "
+        "outputs of a constant prediction. This corrects probabilities that are too near 0 and 1, and does not change "
+        "the order of the predictions.",
+    ),
     "skipped_in_a_row": Option(
         Whole(1), 5, "Number of consecutive batches without a finite loss that ends the training."
     ),
@@ -128,6 +135,7 @@ class TrainingSettings:
     auxiliary_weight: float = 0.5
     average_epochs: int = 1
     monitor: Literal["metric", "loss"] = "metric"
+    rescale_outputs: bool = False
     skipped_in_a_row: int = 5
     seed: int = 0
     verbose: int = 1
