@@ -1,10 +1,8 @@
-"""The estimators' defaults before issue 19, for comparisons with the present ones."""
+"""The estimators' first defaults, for comparisons with the present ones: no encoder, no rescaling of outputs."""
 
 from __future__ import annotations
 
 from typing import Any
-
-import neuralcde as nc
 
 OLD_DEFAULT: dict[str, Any] = {
     "encoder": None,
@@ -20,12 +18,5 @@ OLD_DEFAULT: dict[str, Any] = {
     "weight_decay": 0.0,
     "average_epochs": 1,
     "channel_jitter": 0.0,
+    "rescale_outputs": False,
 }
-# Options that this version of the package may not have; a comparison leaves them out then.
-MAY_BE_ABSENT = {"scale", "members", "boosting"}
-
-
-def present(options: dict[str, Any]) -> dict[str, Any]:
-    """The options without those of `MAY_BE_ABSENT` that the classifier does not have."""
-    absent = MAY_BE_ABSENT - set(nc.NeuralCDEClassifier().get_params())
-    return {name: value for name, value in options.items() if name not in absent}

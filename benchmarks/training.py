@@ -21,7 +21,7 @@ from neuralcde.train import TrainingSettings, train
 from .data import PACK, folder, read_letters
 from .measure import once, save, show
 from .memory import peak_megabytes
-from .old_default import OLD_DEFAULT, present
+from .old_default import OLD_DEFAULT
 
 SEEDS, DROPPED = (0, 1, 2), 0.5
 
@@ -188,7 +188,7 @@ def wide_table(
     of one whole fit of each. `options` are further options of both.
     """
     series, labels = wide_stays(stays)
-    contestants = {"old default": present(OLD_DEFAULT), "new default": {}}
+    contestants = {"old default": OLD_DEFAULT, "new default": {}}
     whole: dict[str, nc.NeuralCDEClassifier] = {}
     epochs: dict[str, list[float]] = {name: [] for name in contestants}
     waits: dict[str, list[float]] = {name: [] for name in contestants}

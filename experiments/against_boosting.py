@@ -48,7 +48,6 @@ from typing import Any
 import numpy as np
 import torch
 from benchmarks.data import SEPSIS, folder, read_sepsis
-from benchmarks.old_default import present
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, log_loss, roc_auc_score
 
@@ -176,7 +175,7 @@ def measured(split: int, intensity: bool, members: int, *, threads: int | None =
     trees = BoostedSummaries(intensity=intensity, settings=CHOSEN, random_state=split)
     fit_seconds, _ = _timed(lambda: trees.fit(X, y, validation=held_out))
     judged["boosting"] = _judged(truth, lambda: trees.predict_proba(test_series), fit_seconds)
-    ensemble = present({"members": members, "boosting": True}) if members > 1 else {}
+    ensemble = {"members": members, "boosting": True} if members > 1 else {}
     model = nc.NeuralCDEClassifier(random_state=split, intensity=intensity, **ensemble, **options)
     fit_seconds, _ = _timed(lambda: model.fit(X, y, validation=held_out))
     if ensemble:

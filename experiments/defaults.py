@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmarks.old_default import OLD_DEFAULT, present
+from benchmarks.old_default import OLD_DEFAULT
 from sklearn.metrics import get_scorer
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
@@ -52,16 +52,11 @@ CHANGES: dict[str, Change] = {
 }
 
 
-def possible(change: Change) -> bool:
-    """Whether the estimator has at least one of the options of a change."""
-    return isinstance(change, type) or not change or bool(present(change))
-
-
 def classifier(change: Change, seed: int) -> Any:
     """The estimator with a change."""
     if isinstance(change, type):
         return change(random_state=seed)
-    return nc.NeuralCDEClassifier(random_state=seed, **present(change))
+    return nc.NeuralCDEClassifier(random_state=seed, **change)
 
 
 def available(names: list[str]) -> dict[str, Data]:
@@ -80,11 +75,10 @@ def measure(names: list[str], file: Path = FILE) -> int:
     made = available(names)
     with Lines(file) as lines, ProcessPoolExecutor(cores(), get_context("spawn")) as pool:
         done = {(line["data"], line["change"], line["fold"]) for line in read_lines(file)}
-        changes = [change for change in CHANGES if possible(CHANGES[change])]
         jobs = [
             (name, change, fold)
             for fold in range(max((data.folds for data in made.values()), default=0))
-            for name, change in itertools.product(made, changes)
+            for name, change in itertools.product(made, CHANGES)
             if fold < made[name].folds and (name, change, fold) not in done
         ]
         futures = {

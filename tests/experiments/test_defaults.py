@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from benchmarks.old_default import MAY_BE_ABSENT
 from experiments.defaults_data import Data
 from experiments.lines import read_lines
 
@@ -93,13 +92,4 @@ def test_every_change_is_known():
     known = set(nc.NeuralCDEClassifier().get_params())
     for change in defaults.CHANGES.values():
         if isinstance(change, dict):
-            assert set(change) <= known | MAY_BE_ABSENT
-            if defaults.possible(change):
-                assert set(defaults.classifier(change, 0).get_params()) == known
-
-
-def test_a_change_without_a_known_option_is_left_out(monkeypatch):
-    assert defaults.possible({})
-    assert defaults.possible(defaults.OLD_DEFAULT)
-    monkeypatch.setattr("benchmarks.old_default.MAY_BE_ABSENT", {"gone"})
-    assert not defaults.possible({"gone": 3})
+            assert set(defaults.classifier(change, 0).get_params()) == known

@@ -207,11 +207,14 @@ def member_folder(folder: Path | str | None, number: int, members: int) -> Path 
     return Path(folder) / f"member {number + 1}"
 
 
-def settings_of(settings: TrainingSettings, parameters: Mapping[str, Any], series: int, seed: int) -> TrainingSettings:
+def settings_of(
+    settings: TrainingSettings, parameters: Mapping[str, Any], series: int, seed: int, *, encoded: bool
+) -> TrainingSettings:
     """Training settings for so many training series: the seed, and numbers in place of "auto"."""
-    batch_size, patience = settings.batch_size, settings.patience
-    if parameters["batch_size"] == "auto":
-        batch_size = int(np.clip(series // 60, 8, 256))
-    if parameters["patience"] == "auto":  # large data overfit after fewer epochs
-        patience = int(np.clip(60_000 // max(series, 1), 3, 30))
-    return replace(settings, batch_size=batch_size, patience=patience, seed=seed % 10**6)
+    suited = {
+        "batch_size": int(np.clip(series // 60, 8, 256)),
+        "learning_rate": 1e-3 if encoded else 3e-3,
+        "patience": int(np.clip(30_000 // max(series, 1), 3, 30)),  # large data overfit after fewer epochs
+    }
+    chosen: dict[str, Any] = {name: value for name, value in suited.items() if parameters[name] == "auto"}
+    return replace(settings, **chosen, seed=seed % 10**6)

@@ -14,6 +14,7 @@ from ..models import PathModel, Readout, RowEncoder
 from ..tasks import Task
 from .preparation import Preparation
 
+SERIES_FOR_SUMMARIES = 1500  # fewer training series overfit a readout of encoded summaries
 SEEDING = threading.Lock()  # torch's random generator is shared by all threads
 if hasattr(os, "register_at_fork"):  # a child forked while another thread holds the lock would deadlock
     os.register_at_fork(before=SEEDING.acquire, after_in_parent=SEEDING.release, after_in_child=SEEDING.release)
@@ -55,7 +56,7 @@ def _inputs_and_outputs(parameters: Mapping[str, Any], preparation: Preparation)
         found["encoder"] = Recipe.of(chosen, RowEncoder.registry).with_default(intensity=preparation.intensity)
         found["scheme"] = preparation.scheme
     if isinstance(readout, str) and readout == "auto":
-        readout = "summary" if encoded else "linear"
+        readout = "summary" if encoded and preparation.fitted_on >= SERIES_FOR_SUMMARIES else "linear"
     data = len(preparation.scaler.channel_names_in_)  # the path may have counts, too
     found["readout"] = Recipe.of(readout, Readout.registry).with_default(intensity=preparation.intensity, data=data)
     return found

@@ -26,6 +26,7 @@ from ..contracts import (
 from ..solve import solvers
 from ..train import TrainingSettings
 from ..train.settings import OPTIONS as TRAINING
+from .modules import SERIES_FOR_SUMMARIES
 from .parts import KINDS, LARGEST, LARGEST_OPTION, check_recipes
 
 MOST_MEMBERS = 100
@@ -63,16 +64,16 @@ OPTIONS = {
     ),
     "encoder": Option(
         Either(Choice("auto"), Nothing("none: the path interpolates the values themselves"), PartOf(KINDS["encoder"])),
-        None,
+        "auto",
         "Network that turns what is known at each row (values carried forward, time since the last observation, "
         "counts, running statistics, clock) into the few features that the path interpolates, by name or as a recipe: "
-        '`nc.RowMLP.with_options(features=("last", "elapsed"))`. "auto": only if values are missing.',
+        '`nc.RowMLP.with_options(features=("last", "elapsed"))`. "auto": "mlp" if half of the values are missing.',
     ),
     "readout": Option(
         Either(Choice("auto"), PartOf(KINDS["readout"])),
         "auto",
         "Map from the state to the output, by name or as a recipe: `nc.SummaryReadout.with_options(bins=16)`. "
-        '"auto": "summary" with an encoder, else "linear".',
+        f'"auto": "summary" with an encoder and at least {SERIES_FOR_SUMMARIES} training series, else "linear".',
     ),
     "scale": Option(
         Choice("auto", "standard", "robust"),
@@ -133,24 +134,29 @@ OPTIONS = {
         default="auto",
         help=f'{TRAINING["batch_size"].help} "auto": a sixtieth of the training series, from 8 to 256.',
     ),
-    "learning_rate": replace(TRAINING["learning_rate"], default=3e-3),
+    "learning_rate": replace(
+        TRAINING["learning_rate"],
+        kind=Either(Choice("auto"), TRAINING["learning_rate"].kind),
+        default="auto",
+        help=f'{TRAINING["learning_rate"].help} "auto": 0.001 with an encoder, else 0.003.',
+    ),
     "readout_lr_scale": TRAINING["readout_lr_scale"],
     "weight_penalty": TRAINING["weight_penalty"],
-    "weight_decay": TRAINING["weight_decay"],
+    "weight_decay": replace(TRAINING["weight_decay"], default=0.05),
     "gradient_clip": replace(TRAINING["gradient_clip"], default=1.0),
     "schedule": replace(TRAINING["schedule"], default="cosine"),
     "patience": replace(
         TRAINING["patience"],
         kind=Either(Choice("auto"), TRAINING["patience"].kind),
         default="auto",
-        help=f'{TRAINING["patience"].help} "auto": 60,000 divided by the number of training series, from 3 to 30.',
+        help=f'{TRAINING["patience"].help} "auto": 30,000 divided by the number of training series, from 3 to 30.',
     ),
     "ema_decay": replace(TRAINING["ema_decay"], default=0.99),
     "channel_dropout": TRAINING["channel_dropout"],
     "channel_jitter": TRAINING["channel_jitter"],
     "row_dropout": TRAINING["row_dropout"],
     "auxiliary_weight": TRAINING["auxiliary_weight"],
-    "average_epochs": TRAINING["average_epochs"],
+    "average_epochs": replace(TRAINING["average_epochs"], default=5),
     "monitor": TRAINING["monitor"],
     "rescale_outputs": replace(TRAINING["rescale_outputs"], default=True),
     "validation_fraction": Option(
@@ -184,7 +190,7 @@ def check_parameters(options: Mapping[str, Option], given: Mapping[str, Any]) ->
 
 def _automatic(value: Any, name: str) -> bool:
     """Whether `fit` chooses this training option by the number of series."""
-    return name in ("batch_size", "patience") and isinstance(value, str)
+    return name in ("batch_size", "learning_rate", "patience") and isinstance(value, str)
 
 
 def check_device(device: Any) -> None:

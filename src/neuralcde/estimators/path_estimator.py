@@ -39,6 +39,8 @@ from .preparation import Preparation
 from .splits import validation_split
 from .training_data import TrainingData
 
+MISSING_TO_ENCODE = 0.5  # fraction of missing values from which on encoder="auto" is "mlp"
+
 
 @documented(OPTIONS)
 class PathEstimator(FittedEstimator):
@@ -58,7 +60,7 @@ class PathEstimator(FittedEstimator):
         depth: int = 3,
         field: Chosen = "mlp",
         path: Chosen = "linear",
-        encoder: Chosen = None,
+        encoder: Chosen = "auto",
         readout: Chosen = "auto",
         scale: Literal["auto", "standard", "robust"] = "auto",
         intensity: bool | Literal["auto"] = "auto",
@@ -71,10 +73,10 @@ class PathEstimator(FittedEstimator):
         substeps: int = 1,
         max_epochs: int = 100,
         batch_size: int | Literal["auto"] = "auto",
-        learning_rate: float = 3e-3,
+        learning_rate: float | Literal["auto"] = "auto",
         readout_lr_scale: float = 1.0,
         weight_penalty: float = 0.0,
-        weight_decay: float = 0.0,
+        weight_decay: float = 0.05,
         gradient_clip: float | None = 1.0,
         schedule: Literal["plateau", "cosine", "one_cycle", "constant"] = "cosine",
         patience: int | Literal["auto"] | None = "auto",
@@ -83,7 +85,7 @@ class PathEstimator(FittedEstimator):
         channel_jitter: float = 0.0,
         row_dropout: float = 0.0,
         auxiliary_weight: float = 0.5,
-        average_epochs: int = 1,
+        average_epochs: int = 5,
         monitor: Literal["metric", "loss"] = "metric",
         rescale_outputs: bool = True,
         validation_fraction: float = 0.15,
@@ -212,8 +214,10 @@ class PathEstimator(FittedEstimator):
         if held_out is None:
             labels = targets if self.goal == "classification" and not self.per_row else None
             splits = [validation_split(self.validation_fraction, len(series), own, labels, group) for own in seeds]
-        intensity = bool(series.values.isnan().any()) if self.intensity == "auto" else bool(self.intensity)
-        encoded = intensity if isinstance(self.encoder, str) and self.encoder == "auto" else self.encoder is not None
+        missing = float(series.values.isnan().double().mean())
+        intensity = missing > 0 if self.intensity == "auto" else bool(self.intensity)
+        automatic = isinstance(self.encoder, str) and self.encoder == "auto"
+        encoded = missing >= MISSING_TO_ENCODE if automatic else self.encoder is not None
         scheme = copied(PathScheme.of(self.path))
         # Members have different training series. What they share is fitted on all series, and never sees a target.
         learnt_from = series if self.members > 1 or self.boosting else series[splits[0][0]]
@@ -238,7 +242,7 @@ class PathEstimator(FittedEstimator):
             Plan(
                 seeded_module(vars(self), preparation, task, own).to(self.device),
                 *split,
-                settings_of(settings, vars(self), len(split[0]), own),
+                settings_of(settings, vars(self), len(split[0]), own, encoded=encoded),
                 member_folder(folder, number, self.members),
                 resume,
             )

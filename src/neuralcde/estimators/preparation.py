@@ -41,6 +41,7 @@ STATE = {
     "intensity": TRUTH,
     "encoded": TRUTH,
     "common_origin": TRUTH,
+    "fitted_on": WHOLE,
     "scheme": {"name": TEXT},
     "flagged": [WHOLE],
     "use": [one_of(0.0, 1.0, None)],
@@ -75,6 +76,8 @@ class Preparation:
         Whether the model has a row encoder, which makes the path. Then no counts are added.
     common_origin
         Whether the times of the training series have a common origin, see `has_common_origin`.
+    fitted_on
+        Number of training series.
     scheme
         The interpolation scheme of the path.
     flagged
@@ -93,6 +96,7 @@ class Preparation:
     intensity: bool
     encoded: bool
     common_origin: bool
+    fitted_on: int
     scheme: PathScheme
     flagged: tuple[int, ...]
     use: tuple[float, ...]
@@ -123,8 +127,19 @@ class Preparation:
             usual = scaler.usual_, scaler.static_usual_
             scaler.fit(far.at_the_edge())
             scaler.usual_, scaler.static_usual_ = usual
-        origin = has_common_origin(series)
-        return cls(scaler, intensity, encoded, origin, scheme, flagged, use, static_use, dtype, series.format)
+        return cls(
+            scaler,
+            intensity,
+            encoded,
+            has_common_origin(series),
+            len(series),
+            scheme,
+            flagged,
+            use,
+            static_use,
+            dtype,
+            series.format,
+        )
 
     @property
     def channels(self) -> int:
@@ -179,6 +194,7 @@ class Preparation:
             "intensity": self.intensity,
             "encoded": self.encoded,
             "common_origin": self.common_origin,
+            "fitted_on": self.fitted_on,
             "scheme": self.scheme.to_config(),
             "flagged": list(self.flagged),
             "use": [None if math.isnan(factor) else factor for factor in self.use],
@@ -199,6 +215,7 @@ class Preparation:
             state["intensity"],
             state["encoded"],
             state["common_origin"],
+            state["fitted_on"],
             PathScheme.from_config(state["scheme"]),
             tuple(state["flagged"]),
             tuple(math.nan if factor is None else factor for factor in state["use"]),
