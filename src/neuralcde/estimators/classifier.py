@@ -71,7 +71,7 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
         scale: Literal["auto", "standard", "robust"] = "auto",
         intensity: bool | Literal["auto"] = "auto",
         per_row: bool = False,
-        pool: Literal["auto", "last", "mean", "both"] = "auto",
+        pool: Literal["last", "mean", "both"] = "both",
         task: Chosen = "auto",
         members: int = 1,
         boosting: bool = False,

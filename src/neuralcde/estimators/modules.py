@@ -50,7 +50,7 @@ def _inputs_and_outputs(parameters: Mapping[str, Any], preparation: Preparation)
     """Encoder, path scheme, readout and pooling of the model, with "auto" replaced by a choice."""
     encoder, readout, pool = (parameters[name] for name in ("encoder", "readout", "pool"))
     encoded = preparation.encoded
-    found = {"pool": ("both" if encoded else "last") if pool == "auto" else pool}
+    found = {"pool": pool}
     if encoded:
         chosen = "mlp" if isinstance(encoder, str) and encoder == "auto" else encoder
         found["encoder"] = Recipe.of(chosen, RowEncoder.registry).with_default(intensity=preparation.intensity)

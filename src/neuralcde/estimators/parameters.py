@@ -97,11 +97,10 @@ OPTIONS = {
         'on causal paths (all but "natural_cubic" and "smoothing") they depend on the past alone.',
     ),
     "pool": Option(
-        Choice("auto", "last", "mean", "both"),
-        "auto",
+        Choice("last", "mean", "both"),
+        "both",
         "State that the output is read off: the last state, the mean of the states over time, or both. For an output "
-        'at a row or at a given time, the mean is over the states up to it. "auto": "both" with an encoder, else '
-        '"last".',
+        "at a row or at a given time, the mean is over the states up to it.",
     ),
     "task": Option(
         Either(Choice("auto"), PartOf(KINDS["task"])),

@@ -65,7 +65,7 @@ class PathEstimator(FittedEstimator):
         scale: Literal["auto", "standard", "robust"] = "auto",
         intensity: bool | Literal["auto"] = "auto",
         per_row: bool = False,
-        pool: Literal["auto", "last", "mean", "both"] = "auto",
+        pool: Literal["last", "mean", "both"] = "both",
         task: Chosen = "auto",
         members: int = 1,
         boosting: bool = False,
