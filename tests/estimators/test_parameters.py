@@ -13,7 +13,7 @@ X = np.random.default_rng(0).normal(size=(10, 4)).cumsum(1)
 Y = np.arange(10) % 2
 PARAMETERS = list(inspect.signature(nc.NeuralCDEClassifier.__init__).parameters)[1:]
 WRONG = {"text": "fast", "truth": True, "list": [1], "NaN": float("nan"), "array": np.ones(2), "negative": -1}
-RIGHT = {("per_row", "truth"), ("boosting", "truth"), ("intensity", "truth"), ("verbose", "truth")}
+RIGHT = {(name, "truth") for name in ("per_row", "boosting", "intensity", "rescale_outputs", "verbose")}
 
 
 @pytest.mark.parametrize(
@@ -33,11 +33,11 @@ def test_every_parameter_is_checked(name, kind):
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("learning_rate", "fast", r"learning_rate must be a number in \[0, inf\), got 'fast'"),
+        ("learning_rate", "fast", r'learning_rate must be "auto" or a number in \[0, inf\), got .fast.'),
         ("hidden", 0, "hidden must be an integer from 1 to 100000, got 0"),
         ("depth", 10**6, "depth must be an integer from 1 to 1000, got 1000000"),
         ("batch_size", "all", 'batch_size must be "auto" or an integer of at least 1, got .all.'),
-        ("patience", 0, "patience must be an integer of at least 1 or None for never, got 0"),
+        ("patience", 0, 'patience must be "auto", an integer of at least 1 or None for never, got 0'),
         ("intensity", "yes", 'intensity must be "auto", True or False, got .yes.'),
         ("validation_fraction", 1, r"validation_fraction must be a number in \[0, 1\), got 1"),
         (
@@ -46,7 +46,7 @@ def test_every_parameter_is_checked(name, kind):
             "random_state must be None, an integer from 0 to 4294967295 or a .*RandomState, got 4294967296",
         ),
         ("class_weight", {0: 1.0, 1: "much"}, "class_weight=.*: weights must be positive numbers"),
-        ("learning_rate", 10**400, r"learning_rate must be a number in \[0, inf\), got 1000"),
+        ("learning_rate", 10**400, r'learning_rate must be "auto" or a number in \[0, inf\), got 1000'),
     ],
 )
 def test_errors_say_what_is_expected(name, value, words):

@@ -29,7 +29,7 @@ def original(tmp_path_factory):
     series = nc.IrregularSeries.from_padded(
         values[:, :, None], static=np.where(np.arange(12) % 3, 1.0 * np.arange(12), np.nan)[:, None]
     )
-    options = {"max_epochs": 2, "hidden": 3, "width": 4, "depth": 1, "random_state": 0}
+    options = {"max_epochs": 2, "hidden": 3, "width": 4, "depth": 1, "random_state": 0, "scale": "robust"}
     nc.NeuralCDEClassifier(**options, class_weight={0: 1.0, 1: 3.0}).fit(series, np.arange(12) % 2).save(folder / "a")
     nc.NeuralCDERegressor(**options).fit(pd.DataFrame(WALKS, columns=list("abcde")), WALKS[:, 0]).save(folder / "b")
     return {kind: {name: (folder / kind / name).read_bytes() for name in FILES} for kind in "ab"}
