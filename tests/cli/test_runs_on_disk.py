@@ -80,7 +80,7 @@ def out(table, tmp_path):
     [
         (["--solver", "rk5"], 'Invalid value "rk5" for --solver'),
         (["--substeps", "0"], "--substeps must be an integer from 1 to 1000, got 0"),
-        (["--learning-rate", "-1"], "--learning-rate must be a number in [0, inf), got -1"),
+        (["--learning-rate", "-1"], '--learning-rate must be "auto" or a number in [0, inf), got -1'),
         (["--seed", "-1"], "--seed must be an integer from 0 to 4294967295, got -1"),
         (["--empty-channels"], "--channels: no channels are given"),
     ],
@@ -95,8 +95,8 @@ def test_invalid_options_are_refused_before_the_table_is_read_and_change_nothing
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('learning_rate = "fast"', "learning_rate must be a number in [0, inf), got 'fast'."),
-        ("learning_rate = -1.0", "learning_rate must be a number in [0, inf), got -1.0."),
+        ('learning_rate = "fast"', "learning_rate must be \"auto\" or a number in [0, inf), got 'fast'."),
+        ("learning_rate = -1.0", 'learning_rate must be "auto" or a number in [0, inf), got -1.0.'),
         ("hidden = true", "hidden must be an integer from 1 to 100000, got True."),
         ("batch_size = 2.5", 'batch_size must be "auto" or an integer of at least 1, got 2.5.'),
         ('path = "spline"', "path must be 'hermite', 'linear', 'natural_cubic', 'rectilinear'"),

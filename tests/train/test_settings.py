@@ -7,7 +7,7 @@ import pytest
 
 from neuralcde.train import TrainingSettings
 
-OTHERS = ("schedule", "monitor", "verbose")
+OTHERS = ("schedule", "monitor", "rescale_outputs", "verbose")
 NUMBERS = [field.name for field in dataclasses.fields(TrainingSettings) if field.name not in OTHERS]
 
 

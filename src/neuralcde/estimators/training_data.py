@@ -16,7 +16,8 @@ from ..tasks import Task
 from .auxiliary import Auxiliary
 from .preparation import Preparation
 
-LARGE = 2**24  # number of values above which paths are built per batch, to save memory
+# Number of values above which paths, or the series for an encoder, are made per batch, to save memory.
+LARGE, LARGE_SERIES = 2**24, 2**26
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +115,7 @@ def dataset_of(
         found = preparation.series(part)
         return (found if preparation.encoded else preparation.path(found)).to(device)
 
-    large = per_batch or series.values.numel() > LARGE
+    large = per_batch or series.values.numel() > (LARGE_SERIES if preparation.encoded else LARGE)
     return PathDataset(
         series if large else prepared(series),
         None if targets is None else targets.to(device),
