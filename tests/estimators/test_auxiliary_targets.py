@@ -69,6 +69,7 @@ def test_wrong_auxiliary_targets_are_refused_by_name():
         assert caught.value.argument == "auxiliary"
 
 
-def test_members_are_trained_with_the_auxiliary_targets():
+def test_members_are_trained_with_the_auxiliary_targets(monkeypatch):
+    monkeypatch.setattr("neuralcde.estimators.members.number_of_processes", lambda *given: 1)
     plain, taught = fitted(members=2), fitted(members=2, auxiliary=HOURLY)
     assert not torch.equal(plain.member_outputs(SERIES)[1], taught.member_outputs(SERIES)[1])
