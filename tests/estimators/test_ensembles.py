@@ -310,7 +310,8 @@ def test_what_cannot_be_pickled_is_trained_in_this_process(monkeypatch):
             super().__init__(*sizes, **options)
             self.held = Stubborn()
 
-    assert len(new(members=2, field=Field).fit(SERIES, TARGETS["binary"]).members_) == 2
+    with pytest.warns(UserWarning, match=r"one after the other, not in parallel processes: TypeError\('no'\)"):
+        assert len(new(members=2, field=Field).fit(SERIES, TARGETS["binary"]).members_) == 2
 
 
 def test_members_are_trained_in_this_process_where_others_would_be_in_the_way(monkeypatch):

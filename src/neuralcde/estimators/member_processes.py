@@ -34,6 +34,10 @@ PAUSE = 0.02  # seconds between two looks at the processes
 DATA, STOP = "data", "stop"  # names of files; the processes end when the second one is there
 
 
+class NotPassedError(Exception):
+    """Data or models cannot be passed to a process; the message is the reason."""
+
+
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """What a process hands back.
@@ -56,8 +60,8 @@ class Outcome:
 
 def train_in_processes(
     data: TrainingData, plans: Sequence[Plan], processes: int, finished: Callable[[Member], None]
-) -> list[Member] | None:
-    """Train the members in parallel; None if data or models cannot be passed to a process.
+) -> list[Member]:
+    """Train the members in parallel.
 
     Parameters
     ----------
@@ -67,6 +71,11 @@ def train_in_processes(
         Number of processes at a time.
     finished
         Function that is called with each member that has finished.
+
+    Raises
+    ------
+    NotPassedError
+        If data or models cannot be passed to a process.
     """
     with tempfile.TemporaryDirectory(prefix="neuralcde-") as name:
         folder = Path(name)
@@ -74,14 +83,12 @@ def train_in_processes(
             (folder / DATA).write_bytes(_pickled(data))
             for number, plan in enumerate(plans):
                 (folder / f"plan {number}").write_bytes(_pickled(plan))
-        except Exception:  # anything that a user's object may raise
-            return None
+        except Exception as reason:  # anything that a user's object may raise
+            raise NotPassedError(repr(reason)) from reason
         return _run(folder, plans, processes, finished)
 
 
-def _run(
-    folder: Path, plans: Sequence[Plan], processes: int, finished: Callable[[Member], None]
-) -> list[Member] | None:
+def _run(folder: Path, plans: Sequence[Plan], processes: int, finished: Callable[[Member], None]) -> list[Member]:
     members: dict[int, Member] = {}
     running: list[subprocess.Popen[bytes]] = []
     with Interrupts(tell=(folder / STOP).touch):
@@ -93,7 +100,7 @@ def _run(
                 for number in sorted(set(range(len(plans))) - set(members)):
                     outcome = _outcome(folder / f"outcome {number}")
                     if outcome.unreadable:
-                        return None
+                        raise NotPassedError(outcome.unreadable)
                     if outcome.error is not None:
                         raise outcome.error
                     if outcome.result is not None and outcome.weights is not None:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..contracts import warn_user
 from ..models import PathModel
 from ..system import Processes
 from ..tasks import Task
@@ -108,7 +109,7 @@ def train_members(data: TrainingData, plans: Sequence[Plan], callbacks: Sequence
     Ctrl-C ends the training of all. Members that have completed no epoch are then left out; if none has completed one,
     KeyboardInterrupt is raised.
     """
-    from .member_processes import train_in_processes
+    from .member_processes import NotPassedError, train_in_processes
 
     if len(plans) == 1:
         return [Member.of(plans[0].module, train_member(data, plans[0], callbacks))]
@@ -116,10 +117,11 @@ def train_members(data: TrainingData, plans: Sequence[Plan], callbacks: Sequence
     processes = number_of_processes(len(plans), data.device, callbacks)
     if processes > 1:
         quiet = [replace(plan, settings=replace(plan.settings, verbose=0)) for plan in plans]
-        members = train_in_processes(data, quiet, processes, progress)
-        if members is not None:
-            return members
-    members = []
+        try:
+            return train_in_processes(data, quiet, processes, progress)
+        except NotPassedError as reason:
+            warn_user(f"the members are trained one after the other, not in parallel processes: {reason}.")
+    members: list[Member] = []
     with one_thread():  # as in the processes, so that the results are the same
         try:
             for plan in plans:

@@ -224,7 +224,8 @@ class PathEstimator(FittedEstimator):
         preparation = Preparation.fit(
             learnt_from, intensity=intensity, encoded=encoded, scheme=scheme, scale=self.scale
         )
-        preparation.warn_of_far_values(preparation.scaler.far_values(series))
+        for given in [series] if held_out is None else [series, held_out[0]]:
+            preparation.warn_of_far_values(preparation.scaler.far_values(given))
         data = TrainingData(
             series,
             numbers,
