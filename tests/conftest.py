@@ -4,9 +4,8 @@ import os
 
 import pytest
 from hypothesis import settings
-from jaxtyping import config, install_import_hook
 
-from type_checks import checked_modules
+import type_checks
 
 # Set before torch is imported. The test workers use all cores already; more threads would only wait for each other.
 # Tests of threads set their own number.
@@ -14,10 +13,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Annotations are checked while the tests run, including the shapes of tensors: every function of these folders, and
 # every dataclass when an instance is created. The hook must be installed before neuralcde is imported; each xdist
-# worker runs this file itself. Annotations that name a class defined later in the same file are not checked, nor are
-# subprocesses. Functions that run in every stage of a step would make the tests much slower. They are checked
-# in a separate process by test_annotations.py, which sets CHECK_INNER_LOOPS.
-install_import_hook(checked_modules(inner_loops="CHECK_INNER_LOOPS" in os.environ), "type_checks.checked")
+# worker runs this file itself. Subprocesses are not checked.
+type_checks.install()
 
 # Hypothesis uses the same examples in every run, so a failure is due to the change. New ones:
 # --hypothesis-profile=fresh.
@@ -56,6 +53,6 @@ def checked_annotations(request):
     The marked tests check the package's own errors about arguments of a wrong type. The checker would raise first, with
     a message that users never see.
     """
-    config.update("jaxtyping_disable", request.node.get_closest_marker("wrong_types") is not None)
+    type_checks.begin_test(check=request.node.get_closest_marker("wrong_types") is None)
     yield
-    config.update("jaxtyping_disable", False)
+    type_checks.begin_test(check=True)

@@ -2,23 +2,18 @@
 
 import importlib
 import inspect
-import os
 import pkgutil
-import subprocess
-import sys
 import typing
-from pathlib import Path
 
 import pytest
 import torch
 from jaxtyping import TypeCheckError
 
 import neuralcde as nc
+import type_checks
 from neuralcde.fields.vector_field import multiply
 from neuralcde.tasks import BinaryTask
-from type_checks import INNER_LOOPS, checked_modules
 
-ROOT = Path(__file__).parents[1]
 MODULES = [
     info.name
     for info in pkgutil.walk_packages(nc.__path__, "neuralcde.")
@@ -76,19 +71,27 @@ def test_annotations_are_checked_again_after_a_marked_test():
         nc.AtKnots(substeps=1.5)
 
 
-@pytest.mark.skipif("CHECK_INNER_LOOPS" not in os.environ, reason="run by test_the_inner_loops_keep_their_shapes")
 def test_a_wrong_shape_in_the_innermost_function_is_found():
     with pytest.raises(TypeCheckError, match="multiply"):
         multiply(torch.zeros(2, 3, 4), torch.zeros(2, 5))
 
 
-def test_the_inner_loops_keep_their_shapes():
-    """A few tests again, with those modules checked that conftest.py leaves out for speed."""
-    chosen = "innermost or test_outputs or test_ragged_batches or reverse or jump"
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-k", chosen, "tests/solve/test_outputs.py"]
-    command += ["tests/solve/test_backsolve.py", "tests/test_annotations.py"]
-    done = subprocess.run(
-        command, cwd=ROOT, env=os.environ | {"CHECK_INNER_LOOPS": "1"}, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stdout[-3000:]
-    assert all(f"neuralcde.{name}" in checked_modules(inner_loops=True) for name in INNER_LOOPS)
+def plus_one(number: int) -> int:
+    return number + 1
+
+
+def test_the_first_calls_in_a_test_and_some_later_ones_are_checked():
+    function = type_checks.sampled(plus_one, typechecker=type_checks.checked)
+    found = []
+    for _ in range(100):
+        try:
+            function(0.5)
+        except TypeCheckError:
+            found.append("wrong")
+        else:
+            found.append("not checked")
+    assert found[:2] == ["wrong", "wrong"]
+    assert found.count("wrong") == (100 if type_checks.all_calls else 5)
+    type_checks.begin_test(check=True)
+    with pytest.raises(TypeCheckError):
+        function(0.5)
