@@ -41,6 +41,13 @@ def run(*arguments):
     return subprocess.CompletedProcess(arguments, code, said.getvalue(), complaints.getvalue())
 
 
+def run_with_warnings(*arguments):
+    """The same, where warnings are printed and not raised."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        return run(*arguments)
+
+
 def start(*arguments):
     """Run the installed command in its own process."""
     return subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=240)
@@ -268,14 +275,14 @@ def test_debug_raises_the_original_error(table, tmp_path):
 def test_empty_channels_and_unsorted_rows_are_accepted(table):
     file = spoilt(table, "hollow", lambda f: f.with_columns(hollow=pl.lit(None, dtype=pl.Float64)).sort("noise"))
     names = ["--id", "stay", "--time", "hour", "--label", "outcome", "--channels", "pulse", "--channels", "hollow"]
-    done = start("fit", file, *names, "--out", table.parent / "hollow", *SMALL)
+    done = run_with_warnings("fit", file, *names, "--out", table.parent / "hollow", *SMALL)
     assert done.returncode == 0, done.stderr
     assert "neuralcde: the channels ['hollow'] never vary" in " ".join(done.stderr.split())
 
 
 def test_free_text_is_left_out_with_a_warning(table):
     file = spoilt(table, "ward", lambda f: f.with_columns(ward="bed " + pl.int_range(pl.len()).cast(pl.String)))
-    done = start("fit", file, *NAMES, "--out", table.parent / "ward", *SMALL)
+    done = run_with_warnings("fit", file, *NAMES, "--out", table.parent / "ward", *SMALL)
     assert done.returncode == 0, done.stderr
     assert done.stderr.startswith("neuralcde: columns left out, because they are not numbers, or text")
     assert "'ward' (String, 320 different values)" in " ".join(done.stderr.split())
@@ -537,7 +544,7 @@ def test_predictions_have_one_column_per_target(tmp_path):
 def test_text_among_static_numbers_gives_a_warning(table):
     """The column becomes dozens of indicators, so the command warns."""
     changed = spoilt(table, "static", lambda f: f.with_columns(weight=pl.col("stay").str.slice(1).replace("0", "-")))
-    done = start("fit", changed, *NAMES, "--static", "weight", "--out", table.parent / "weight", *SMALL)
+    done = run_with_warnings("fit", changed, *NAMES, "--static", "weight", "--out", table.parent / "weight", *SMALL)
     assert done.returncode == 0, done.stderr
     assert "the column weight holds numbers, but 8 of its 320 values are text" in " ".join(done.stderr.split())
     few = spoilt(table, "stage", lambda f: f.with_columns(stage=pl.col("age").cast(str).replace("30", "X")))
@@ -649,7 +656,7 @@ def test_predict_warns_of_values_far_outside_the_usual_range(model, table, tmp_p
     )
     stay, hour = frame.row(5, named=True)["stay"], frame.row(5, named=True)["hour"]
     frame.drop("index").write_csv(tmp_path / "wrong.csv")
-    done = start("predict", model, tmp_path / "wrong.csv", "--out", tmp_path / "found.csv")
+    done = run_with_warnings("predict", model, tmp_path / "wrong.csv", "--out", tmp_path / "found.csv")
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stderr.split())
     assert said.startswith("neuralcde: channel 'noise': 1 value far outside the usual range -")

@@ -7,14 +7,15 @@ import math
 import re
 import runpy
 import shlex
-import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from neuralcde.cli import main
+
 ROOT = Path(__file__).parents[2]
-COMMAND = Path(sys.executable).parent / "neuralcde"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ROUNDING = 1e-12
 NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*\.?\d*(?:e[+-]?\d+)?(?![\w.])")
@@ -26,6 +27,18 @@ def example_output(file: Path) -> str:
     printed = io.StringIO()
     with mock.patch.object(sys, "argv", [str(file)]), contextlib.redirect_stdout(printed):
         runpy.run_path(str(file), run_name="__main__")
+    return printed.getvalue()
+
+
+def command_output(arguments: list[str]) -> str:
+    """The output of a `neuralcde` command, run in this process, where torch is already imported."""
+    printed, complaints = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(complaints), warnings.catch_warnings():
+        warnings.simplefilter("default")  # printed, not raised
+        try:
+            main(arguments)
+        except SystemExit as end:
+            assert not end.code, f"{arguments}\n{complaints.getvalue()}"
     return printed.getvalue()
 
 
@@ -60,9 +73,7 @@ def run_line(line: str, page: Path) -> str | None:
     """The output of a command; None for a line that is not run."""
     words = shlex.split(line, comments=True)
     if words[:1] == ["neuralcde"] and page.name == "quickstart.md":
-        done = subprocess.run([COMMAND, *words[1:]], capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, f"{line}\n{done.stderr}"
-        return done.stdout
+        return command_output(words[1:])
     if words[:1] == ["python"] and words[1].startswith("examples/"):
         return example_output(ROOT / words[1])
     return None

@@ -9,6 +9,8 @@ from page_runs import ROOT, example_output
 
 import neuralcde as nc
 
+pytestmark = pytest.mark.xdist_group("examples")  # test_pages.py shares what the examples print
+
 FOLDER = ROOT / "examples" / "by_feature"
 EXAMPLES = sorted(file.name for file in FOLDER.glob("*.py"))
 LONGEST = 60  # lines

@@ -3,12 +3,13 @@
 import json
 import re
 import shlex
-import subprocess
 
 import numpy as np
 import pandas as pd
 import pytest
-from page_runs import BLOCK, COMMAND, ROOT, compare, example_output, run_page
+from page_runs import BLOCK, ROOT, command_output, compare, example_output, run_page
+
+pytestmark = pytest.mark.xdist_group("examples")  # pages and test_examples.py share what the examples print
 
 # pages, and the minimum number of blocks that run
 PAGES = {"README.md": 1, "docs/quickstart.md": 9, "docs/choosing.md": 7, "docs/faq.md": 17}
@@ -65,7 +66,8 @@ def stays(count, *, seed):
     return pd.DataFrame(rows, columns=["stay", "hour", "pulse", "age", "outcome"])
 
 
-def test_the_commands_of_the_readme_run(tmp_path):
+def test_the_commands_of_the_readme_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     stays(40, seed=0).to_csv(tmp_path / "vitals.csv", index=False)
     stays(7, seed=1).drop(columns="outcome").to_csv(tmp_path / "new_stays.csv", index=False)
     shown = [block for kind, block in BLOCK.findall((ROOT / "README.md").read_text()) if kind == "sh"]
@@ -74,8 +76,7 @@ def test_the_commands_of_the_readme_run(tmp_path):
     assert [command[0] for command in commands] == ["info", "fit", "report", "predict"]
     for command in commands:
         more = ["--max-epochs", "2"] if command[0] == "fit" else []
-        done = subprocess.run([COMMAND, *command, *more], cwd=tmp_path, capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        command_output([*command, *more])
     assert (tmp_path / "model" / "report.html").is_file()
     assert pd.read_csv(tmp_path / "risk.csv").columns.tolist() == ["stay", "outcome", "p_died", "p_survived"]
     assert len(pd.read_csv(tmp_path / "risk.csv")) == 7

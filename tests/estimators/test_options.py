@@ -4,9 +4,6 @@ import dataclasses
 import inspect
 import json
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -23,6 +20,7 @@ DECLARED = {
     nc.NeuralCDEClassifier: nc.NeuralCDEClassifier.options,
     nc.NeuralCDERegressor: nc.NeuralCDERegressor.options,
 }
+pytestmark = pytest.mark.xdist_group("options")  # these tests share a process
 classes = pytest.mark.parametrize("cls", DECLARED, ids=lambda cls: cls.__name__)
 
 
@@ -40,15 +38,25 @@ def test_declared_defaults_are_valid_for_their_kind(cls):
 
 
 @pytest.fixture(scope="module")
-def words():
-    """The kind of every option in words, without parts that other tests registered after docstrings were built."""
-    done = fresh_python("""
+def fresh():
+    """The kind of every option in words, and the help of `neuralcde fit`, without parts that other tests registered."""
+    done = fresh_python(
+        """
         import json, neuralcde as nc
+        from neuralcde.cli import main
         options = nc.NeuralCDEClassifier.options
         print(json.dumps({name: option.kind.words for name, option in options.items()}))
-    """)
+        main(["fit", "--help"])
+        """,
+        COLUMNS="1000",
+    )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    return done.stdout.split("\n", 1)
+
+
+@pytest.fixture(scope="module")
+def words(fresh):
+    found = json.loads(fresh[0])
     return lambda cls, name: TRAINING[name].kind.words if cls is TrainingSettings else found[name]
 
 
@@ -77,10 +85,8 @@ def test_the_command_has_every_option_except_those_it_renames():
     }
 
 
-def test_help_on_the_command_line_comes_from_the_declaration(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "1000")
-    command = Path(sys.executable).parent / "neuralcde"
-    said = subprocess.run([command, "fit", "--help"], capture_output=True, text=True, timeout=120, check=True).stdout
+def test_help_on_the_command_line_comes_from_the_declaration(fresh):
+    said = fresh[1]
     letters = re.sub(r"\W", "", said)  # without the frame around the help, and whatever replaces quotes
     for name, option in OPTIONS.items():
         assert f"--{name.replace('_', '-')} " in said

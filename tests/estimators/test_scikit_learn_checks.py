@@ -7,7 +7,10 @@ import neuralcde as nc
 
 
 @parametrize_with_checks(
-    [nc.NeuralCDEClassifier(random_state=0, max_epochs=20), nc.NeuralCDERegressor(random_state=0, max_epochs=20)],
+    [
+        nc.NeuralCDEClassifier(random_state=0, max_epochs=10, learning_rate=0.03),
+        nc.NeuralCDERegressor(random_state=0, max_epochs=20),
+    ],
     expected_failed_checks=lambda _: {
         "check_sample_weight_equivalence_on_dense_data": "batches of repeated series differ from those of weighted ones"
     },

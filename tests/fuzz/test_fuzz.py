@@ -5,7 +5,7 @@ import os
 import pytest
 from run import READERS, fuzz
 
-SECONDS = float(os.environ.get("NEURALCDE_FUZZ_SECONDS", "60"))  # for all readers together
+SECONDS = float(os.environ.get("NEURALCDE_FUZZ_SECONDS", "20"))  # for all readers together
 
 
 @pytest.mark.parametrize("reader", READERS)

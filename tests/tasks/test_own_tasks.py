@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -104,6 +105,24 @@ def test_loading_an_unregistered_task_names_it(tmp_path):
         Task.registry.add("test poisson", PoissonCounts)
 
 
+COMMANDS = """
+    import contextlib, io, json, sys
+    from neuralcde.cli import main
+
+    found = []
+    for arguments in json.loads(sys.stdin.read()):
+        complaints, code = io.StringIO(), 0
+        with contextlib.redirect_stderr(complaints):
+            try:
+                main(arguments)
+            except SystemExit as end:
+                code = end.code or 0
+        found.append((code, " ".join(complaints.getvalue().split())))
+    with open("found.json", "w") as file:
+        json.dump(found, file)
+"""
+
+
 def test_the_command_line_imports_the_given_module(tmp_path):
     """fit, predict and report work with the user's own path scheme, field, model and task."""
     frame = SERIES.to_long("pandas")
@@ -111,25 +130,33 @@ def test_the_command_line_imports_the_given_module(tmp_path):
     frame.to_csv(tmp_path / "table.csv", index=False)
     (tmp_path / "own_parts.py").write_text(Path(own_parts.__file__).read_text())
 
-    def command(*arguments, imported=True):
-        module = ["--import", "own_parts"] if imported else []
-        line = [sys.executable, "-m", "neuralcde", *module, *arguments]
-        return subprocess.run(line, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    def in_a_process(*commands):
+        """The exit code of each command and what it complains about, one after the other in a new process."""
+        line = [sys.executable, "-c", textwrap.dedent(COMMANDS)]
+        done = subprocess.run(
+            line, input=json.dumps(commands), capture_output=True, text=True, timeout=300, cwd=tmp_path
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads((tmp_path / "found.json").read_text())
 
     names = ["--id", frame.columns[0], "--time", frame.columns[1], "--label", "state"]
     own = ["--task", "test doubtful labels", "--path", "test staircase", "--field", "test rotation"]
     small = ["--max-epochs", "1", "--hidden", "4", "--verbose", "0"]
-    done = command("fit", "table.csv", *names, *own, *small, "--out", "run")
-    assert done.returncode == 0, done.stderr
+    imported = ["--import", "own_parts"]
+    found = in_a_process(
+        [*imported, "fit", "table.csv", *names, *own, *small, "--out", "run"],
+        [*imported, "report", "run"],
+        [*imported, "predict", "run", "table.csv", "--out", "again.csv"],
+        [*imported, "fit", "table.csv", *names, "--task", "ranking", "--out", "other"],
+        [*imported, "fit", "table.csv", *names, *small, "--model", "test last values", "--out", "model"],
+    )
+    assert [code for code, _ in found] == [0, 0, 0, 2, 0], found
+    assert '--task must be "classification", "binary"' in found[3][1]
     assert json.loads((tmp_path / "run" / "config.json").read_text())["task"]["name"] == "test doubtful labels"
     assert "test doubtful labels" in (tmp_path / "run" / "config.toml").read_text()
-    assert command("report", "run").returncode == 0
-    assert command("predict", "run", "table.csv", "--out", "again.csv").returncode == 0
-    done = command("predict", "run", "table.csv", imported=False)
-    assert done.returncode == 2
-    assert "first import the module that defines it" in " ".join(done.stderr.split())
-    done = command("fit", "table.csv", *names, "--task", "ranking", "--out", "other")
-    assert done.returncode == 2
-    assert '--task must be "classification", "binary"' in " ".join(done.stderr.split())
-    done = command("fit", "table.csv", *names, *small, "--model", "test last values", "--out", "model")
-    assert done.returncode == 0, done.stderr
+    (again,) = in_a_process([*imported, "predict", "run", "table.csv", "--out", "later.csv"])
+    assert again[0] == 0, again
+    assert (tmp_path / "later.csv").read_text() == (tmp_path / "again.csv").read_text()
+    ((code, complaint),) = in_a_process(["predict", "run", "table.csv"])
+    assert code == 2
+    assert "first import the module that defines it" in complaint
