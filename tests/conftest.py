@@ -1,6 +1,9 @@
 """Settings of all tests. This file also puts tests/ on the import path, for the modules that tests share."""
 
+import functools
 import os
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -24,6 +27,28 @@ settings.load_profile("same")
 
 # --doctest-modules would import all conftest files again, as modules with the same name
 collect_ignore_glob = ["*conftest.py", "golden/make_*.py"]  # the latter need torchcde and diffrax
+
+
+ROOT = Path(__file__).parents[1]
+
+
+@functools.cache
+def group_of(file: str) -> str | None:
+    """The group that a file of tests names in its `pytestmark`: its tests run in one worker and share slow fixtures."""
+    mark = re.search(r'^pytestmark = pytest\.mark\.xdist_group\("(.+)"\)', (ROOT / file).read_text(), re.MULTILINE)
+    return mark and mark[1]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Schedule by groups. xdist 3.8 notes them in an attribute that pytest 9.2 does not read, so they had no effect."""
+    from xdist.scheduler import LoadGroupScheduling
+
+    class Groups(LoadGroupScheduling):
+        def _split_scope(self, nodeid):
+            return group_of(nodeid.split("::")[0]) or nodeid
+
+    return Groups(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 @pytest.fixture(params=["native", "torch"])
