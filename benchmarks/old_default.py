@@ -6,6 +6,9 @@ from typing import Any
 
 OLD_DEFAULT: dict[str, Any] = {
     "encoder": None,
+    "depth": 3,
+    "solver": "rk4",
+    "channel_dropout": 0.0,
     "readout": "linear",
     "pool": "last",
     "scale": "standard",

@@ -97,6 +97,12 @@ def parts(labels: NDArray[np.int64], split: int) -> Split:
     return split_positions(labels, {"split_seeds": (split, split)})
 
 
+def in_no_test(labels: NDArray[np.int64], splits: int = 5) -> NDArray[np.int64]:
+    """Positions of the stays that are test stays of none of the first splits: options may be chosen on them."""
+    tested = [parts(labels, split).test for split in range(splits)]
+    return np.setdiff1d(np.arange(len(labels)), np.concatenate(tested))
+
+
 def choose(settings: Iterator[dict[str, Any]] | None = None) -> None:
     """Print validation scores of settings of the trees on split 0; the test stays are not looked at."""
     series, labels = stays()

@@ -44,9 +44,9 @@ CHANGES: dict[str, Change] = {
     "encoder off": {"encoder": None},
     "standard scaling": {"scale": "standard"},
     "jitter 0.1": {"channel_jitter": 0.1},
-    "rate 1e-3": {"learning_rate": 1e-3},
-    "hermite": {"path": "hermite"},
-    "mean over time": {"pool": "mean"},
+    "decay 0.05": {"weight_decay": 0.05},
+    "decay 1": {"weight_decay": 1.0},
+    "last state": {"pool": "last"},
     "three members": {"members": 3},
     "boosting on summaries": BoostedSummaries,
 }

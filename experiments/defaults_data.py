@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from benchmarks.data import PBC2, SEPSIS, SPEECH, folder, read_letters, read_pbc2, read_sepsis, read_speech
+from benchmarks.data import PBC2, SPEECH, folder, read_letters, read_pbc2, read_speech
 from benchmarks.speech import HOP, RATE, mfcc
 from numpy.typing import NDArray
 
 import neuralcde as nc
 from neuralcde.datasets import icu_table
 
+from . import against_boosting
 from .character_trajectories.run import drop
 from .experiment import Experiment
 from .splits import split_positions
@@ -48,12 +49,15 @@ def stays(count: int = 1500) -> Data:
 
 
 def sepsis_cases() -> Data:
-    """1000 stays of PhysioNet 2019 with sepsis in the first 72 hours and 2000 without, those hours alone."""
-    series, label, keep = _found(read_sepsis(72), SEPSIS)
-    rng = np.random.default_rng(0)
-    chosen = [rng.choice(np.flatnonzero(keep & (label == k)), size=n, replace=False) for k, n in ((1, 1000), (0, 2000))]
+    """800 stays of PhysioNet 2019 with sepsis in the first 72 hours and 2200 without, those hours alone.
+
+    None of them is a test stay of `experiments.against_boosting`.
+    """
+    series, labels = against_boosting.stays()
+    pool, rng = against_boosting.in_no_test(labels), np.random.default_rng(0)
+    chosen = [rng.choice(pool[labels[pool] == k], size=n, replace=False) for k, n in ((1, 800), (0, 2200))]
     positions = np.sort(np.concatenate(chosen))
-    return Data(series[positions], label[positions], "roc_auc")
+    return Data(series[positions], labels[positions], "roc_auc")
 
 
 def speech(count: int = 1500) -> Data:

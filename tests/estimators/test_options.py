@@ -10,6 +10,7 @@ import pytest
 import neuralcde as nc
 from fresh_python import fresh_python
 from neuralcde.cli.options import DEFAULTS, OPTIONS, EstimatorOptions, help_of
+from neuralcde.estimators.parameters import CHOSEN_BY_FIT
 from neuralcde.estimators.path_estimator import PathEstimator
 from neuralcde.train import TrainingSettings
 from neuralcde.train.settings import OPTIONS as TRAINING
@@ -72,7 +73,7 @@ def test_the_docstring_has_every_option_and_no_other(cls, words):
 
 
 def test_training_options_keep_their_range_and_help():
-    for name in PathEstimator.options.keys() & TRAINING.keys() - {"batch_size", "learning_rate", "patience"}:
+    for name in PathEstimator.options.keys() & TRAINING.keys() - set(CHOSEN_BY_FIT):
         assert dataclasses.replace(PathEstimator.options[name], default=TRAINING[name].default) == TRAINING[name]
 
 

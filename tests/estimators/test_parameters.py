@@ -35,7 +35,7 @@ def test_every_parameter_is_checked(name, kind):
     [
         ("learning_rate", "fast", r'learning_rate must be "auto" or a number in \[0, inf\), got .fast.'),
         ("hidden", 0, "hidden must be an integer from 1 to 100000, got 0"),
-        ("depth", 10**6, "depth must be an integer from 1 to 1000, got 1000000"),
+        ("depth", 10**6, "depth must be .auto. or an integer from 1 to 1000, got 1000000"),
         ("batch_size", "all", 'batch_size must be "auto" or an integer of at least 1, got .all.'),
         ("patience", 0, 'patience must be "auto", an integer of at least 1 or None for never, got 0'),
         ("intensity", "yes", 'intensity must be "auto", True or False, got .yes.'),

@@ -216,6 +216,8 @@ def settings_of(
     suited = {
         "batch_size": int(np.clip(series // 60, 8, 256)),
         "learning_rate": 1e-3 if encoded else 3e-3,
+        "weight_decay": 1.0 if encoded else 0.05,
+        "channel_dropout": 0.2 if encoded else 0.0,
         "patience": int(np.clip(30_000 // max(series, 1), 3, 30)),  # large data overfit after fewer epochs
     }
     chosen: dict[str, Any] = {name: value for name, value in suited.items() if parameters[name] == "auto"}

@@ -37,7 +37,7 @@ def new_module(parameters: Mapping[str, Any], preparation: Preparation, task: Ta
     made: PathModel = recipe.build(
         preparation.channels,
         task.outputs,
-        **{name: parameters[name] for name in ("hidden", "width", "depth", "field", "solver")},
+        **_of_the_field(parameters, preparation),
         **_inputs_and_outputs(parameters, preparation),
         steps=recipe.member.default_steps(parameters["substeps"]),
         static=preparation.static_features,
@@ -46,16 +46,30 @@ def new_module(parameters: Mapping[str, Any], preparation: Preparation, task: Ta
     return made
 
 
+def _of_the_field(parameters: Mapping[str, Any], preparation: Preparation) -> dict[str, Any]:
+    """Sizes of the state and the field, and the solver, with "auto" replaced by a choice.
+
+    The path of an encoder is learnt, so that a small field and a cheap solver will do.
+    """
+    suited = {"depth": 2, "solver": "heun"} if preparation.encoded else {"depth": 3, "solver": "rk4"}
+    found = {name: parameters[name] for name in ("hidden", "width", "depth", "field", "solver")}
+    return found | {name: value for name, value in suited.items() if _automatic(found[name])}
+
+
+def _automatic(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"
+
+
 def _inputs_and_outputs(parameters: Mapping[str, Any], preparation: Preparation) -> dict[str, Any]:
     """Encoder, path scheme, readout and pooling of the model, with "auto" replaced by a choice."""
     encoder, readout, pool = (parameters[name] for name in ("encoder", "readout", "pool"))
     encoded = preparation.encoded
     found = {"pool": pool}
     if encoded:
-        chosen = "mlp" if isinstance(encoder, str) and encoder == "auto" else encoder
+        chosen = "mlp" if _automatic(encoder) else encoder
         found["encoder"] = Recipe.of(chosen, RowEncoder.registry).with_default(intensity=preparation.intensity)
         found["scheme"] = preparation.scheme
-    if isinstance(readout, str) and readout == "auto":
+    if _automatic(readout):
         readout = "summary" if encoded and preparation.fitted_on >= SERIES_FOR_SUMMARIES else "linear"
     data = len(preparation.scaler.channel_names_in_)  # the path may have counts, too
     found["readout"] = Recipe.of(readout, Readout.registry).with_default(intensity=preparation.intensity, data=data)

@@ -46,9 +46,10 @@ OPTIONS = {
         'Width of the hidden layers in the network of the field, for "neural_cde" and "ode_rnn".',
     ),
     "depth": Option(
-        Whole(1, LARGEST["depth"]),
-        3,
-        'Number of hidden layers in the network of the field, for "neural_cde" and "ode_rnn".',
+        Either(Choice("auto"), Whole(1, LARGEST["depth"])),
+        "auto",
+        'Number of hidden layers in the network of the field, for "neural_cde" and "ode_rnn". "auto": 2 with an '
+        "encoder, else 3.",
     ),
     "field": Option(
         PartOf(KINDS["field"]),
@@ -121,9 +122,9 @@ OPTIONS = {
         "extremes, counts, ...), static features and time. It has the same weight as all the models together.",
     ),
     "solver": Option(
-        PartOf(solvers),
-        "rk4",
-        "Runge-Kutta method that solves the differential equation.",
+        Either(Choice("auto"), PartOf(solvers)),
+        "auto",
+        'Runge-Kutta method that solves the differential equation. "auto": "heun" with an encoder, else "rk4".',
     ),
     "substeps": Option(Whole(1, LARGEST["substeps"]), 1, "Number of steps between two observations."),
     "max_epochs": TRAINING["max_epochs"],
@@ -141,7 +142,12 @@ OPTIONS = {
     ),
     "readout_lr_scale": TRAINING["readout_lr_scale"],
     "weight_penalty": TRAINING["weight_penalty"],
-    "weight_decay": replace(TRAINING["weight_decay"], default=0.05),
+    "weight_decay": replace(
+        TRAINING["weight_decay"],
+        kind=Either(Choice("auto"), TRAINING["weight_decay"].kind),
+        default="auto",
+        help=f'{TRAINING["weight_decay"].help} "auto": 1 with an encoder, else 0.05.',
+    ),
     "gradient_clip": replace(TRAINING["gradient_clip"], default=1.0),
     "schedule": replace(TRAINING["schedule"], default="cosine"),
     "patience": replace(
@@ -151,7 +157,12 @@ OPTIONS = {
         help=f'{TRAINING["patience"].help} "auto": 30,000 divided by the number of training series, from 3 to 30.',
     ),
     "ema_decay": replace(TRAINING["ema_decay"], default=0.99),
-    "channel_dropout": TRAINING["channel_dropout"],
+    "channel_dropout": replace(
+        TRAINING["channel_dropout"],
+        kind=Either(Choice("auto"), TRAINING["channel_dropout"].kind),
+        default="auto",
+        help=f'{TRAINING["channel_dropout"].help} "auto": 0.2 with an encoder, else 0.',
+    ),
     "channel_jitter": TRAINING["channel_jitter"],
     "row_dropout": TRAINING["row_dropout"],
     "auxiliary_weight": TRAINING["auxiliary_weight"],
@@ -178,6 +189,9 @@ OPTIONS = {
 }
 
 
+CHOSEN_BY_FIT = ("batch_size", "learning_rate", "weight_decay", "patience", "channel_dropout")
+
+
 def check_parameters(options: Mapping[str, Option], given: Mapping[str, Any]) -> TrainingSettings:
     """Check the parameters and return the settings of the training, with their own defaults in place of "auto"."""
     check_options(options, given)
@@ -188,8 +202,8 @@ def check_parameters(options: Mapping[str, Option], given: Mapping[str, Any]) ->
 
 
 def _automatic(value: Any, name: str) -> bool:
-    """Whether `fit` chooses this training option by the number of series."""
-    return name in ("batch_size", "learning_rate", "patience") and isinstance(value, str)
+    """Whether `fit` chooses this training option by the data."""
+    return name in CHOSEN_BY_FIT and isinstance(value, str)
 
 
 def check_device(device: Any) -> None:
