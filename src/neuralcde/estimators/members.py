@@ -52,6 +52,9 @@ class Member:
     averaged_epochs: list[int]
     interrupted: bool = False
 
+    def __post_init__(self) -> None:
+        self.module.eval()  # once: it takes longer than a layer of a prediction
+
     @classmethod
     def of(cls, module: PathModel, result: TrainingResult) -> Member:
         """A member whose training had this result."""

@@ -1,13 +1,16 @@
-"""A monotone map of one channel through its training quantiles to about a standard normal distribution."""
+"""Monotone maps of channels through their training quantiles to about a standard normal distribution."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import relu
+from torch.nn.utils.rnn import pad_sequence
 
 KNOTS = 128  # most knots
 FEWEST_KNOTS, VALUES_PER_KNOT = 8, 8  # small samples have one knot per 8 values, but at least 8
@@ -70,12 +73,7 @@ class QuantileScale:
 
     def transform(self, values: Float[Tensor, " values"]) -> Float[Tensor, " values"]:
         """The scores of observed values, in their dtype."""
-        x = values.double()
-        knots, scores = self.knots.to(x.device), self.scores.to(x.device)
-        below, above = self._tail_units()
-        z = _interpolate(x, knots, scores)
-        z = z - BEYOND * torch.expm1(-relu(x - knots[-1]) / above) + BEYOND * torch.expm1(-relu(knots[0] - x) / below)
-        return z.to(values.dtype)
+        return transform_columns(values[:, None], [self])[:, 0]
 
     def inverse(self, scores: Float[Tensor, " values"]) -> Float[Tensor, " values"]:
         """The values with these scores. A score at or beyond the bound of the map gives a finite value near it."""
@@ -91,6 +89,36 @@ class QuantileScale:
         """Lengths over which the two tails approach their bounds. With them the slope is continuous at the ends."""
         units = BEYOND * self.knots.diff() / self.scores.diff()
         return float(units[0]), float(units[-1])
+
+
+@functools.lru_cache(maxsize=16)  # a prediction for one series takes milliseconds, and this tenths of them
+def _stacked(scales: tuple[QuantileScale, ...]) -> tuple[Tensor, Tensor, Tensor]:
+    """Knots and scores of several maps, each (maps, knots), and the places of their last knots."""
+    knots, scores = (
+        pad_sequence([getattr(scale, name) for scale in scales], batch_first=True, padding_value=torch.inf)
+        for name in ("knots", "scores")
+    )
+    return knots, scores, torch.tensor([[len(scale.knots) - 1] for scale in scales])
+
+
+def transform_columns(
+    values: Float[Tensor, "rows columns"], scales: Sequence[QuantileScale]
+) -> Float[Tensor, "rows columns"]:
+    """The scores of the values of several columns, each through its own map; NaN stays NaN."""
+    missing = values.isnan()
+    x = values.masked_fill(missing, 0.0).double().T.contiguous()  # the gradient of NaN would be NaN
+    knots, scores, last = (part.to(x.device) for part in _stacked(tuple(scales)))
+    piece = torch.searchsorted(knots, x.detach(), right=True) - 1
+    piece = torch.minimum(piece, last - 1).clamp_(min=0)
+    left, right = knots.gather(1, piece), knots.gather(1, piece + 1)
+    first, second, before, top = knots[:, :1], knots[:, 1:2], knots.gather(1, last - 1), knots.gather(1, last)
+    share = (x.clamp(first, top) - left) / (right - left)
+    z = torch.lerp(scores.gather(1, piece), scores.gather(1, piece + 1), share)
+    # Lengths over which the two tails approach their bounds. With them the slope is continuous at the ends.
+    below = BEYOND * (second - first) / (scores[:, 1:2] - scores[:, :1])
+    above = BEYOND * (top - before) / (scores.gather(1, last) - scores.gather(1, last - 1))
+    z = z - BEYOND * torch.expm1(-relu(x - top) / above) + BEYOND * torch.expm1(-relu(first - x) / below)
+    return z.T.to(values.dtype).masked_fill(missing, torch.nan)
 
 
 def _interpolate(

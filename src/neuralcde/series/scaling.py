@@ -16,7 +16,7 @@ from ..contracts import warn_user
 from .channels import ChannelScales, cumulative_counts, time_since_start
 from .far_values import FarValues, UsualRange, far_values, usual_range
 from .irregular_series import IrregularSeries
-from .quantile_scale import KNOTS, QuantileScale
+from .quantile_scale import KNOTS, QuantileScale, transform_columns
 
 SCALES = ("standard", "robust", "paper")
 TENSORS = ("mean_", "scale_", "static_mean_", "static_scale_")
@@ -24,6 +24,7 @@ QUANTILES = ("quantiles_", "static_quantiles_")
 RANGES = ("usual_", "static_usual_")
 NAMES = ("channel_names_in_", "static_names_in_")
 LONGEST = 200  # largest mean length of a series in units of the time channel
+FEW_VALUES = 2**14  # up to so many, all columns are scaled at once; beyond, one by one without the missing values
 MOST_KNOTS = 2**18  # of all channels together, so that a saved model stays small
 FITTED = (*TENSORS, *QUANTILES, *RANGES, *NAMES, "time_scale_", "channel_scales_")
 
@@ -257,9 +258,12 @@ def _columns(
 def _scaled(
     values: Float[Tensor, "rows columns"], mean: Tensor, deviation: Tensor, maps: Sequence[QuantileScale | None]
 ) -> Float[Tensor, "rows columns"]:
-    return _mapped(
-        values, (values - mean.to(values)) / deviation.to(values), [m.transform if m else None for m in maps]
-    )
+    plain = (values - mean.to(values)) / deviation.to(values)
+    known = {k: m for k, m in enumerate(maps) if m is not None}
+    if not known or values.numel() > FEW_VALUES:
+        return _mapped(values, plain, [m.transform if m else None for m in maps])
+    places = torch.tensor(list(known), device=values.device)
+    return plain.index_copy(1, places, transform_columns(values[:, places], list(known.values())))
 
 
 def _unscaled(

@@ -206,7 +206,8 @@ def outputs_of(
     """
     together = together or Processes()
     was_training = model.training
-    model.eval()
+    if was_training:
+        model.eval()
     outputs, targets = [], []
     mine = torch.arange(len(data)).tensor_split(together.size)[together.rank]
     for batch in torch.split(mine, batch_size) if len(mine) else ():
@@ -214,7 +215,8 @@ def outputs_of(
         path, y = part if isinstance(part, tuple) else (part, torch.zeros(0))
         outputs.append(model(path, at=_at(data)))
         targets.append(y)
-    model.train(was_training)
+    if was_training:
+        model.train()
     parts = together.gather((outputs, targets))
     return torch.cat([x for part, _ in parts for x in part]), torch.cat([y for _, part in parts for y in part])
 
