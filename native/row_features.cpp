@@ -20,18 +20,19 @@ bool asked(const std::vector<Family>& families, Family family) {
 
 // Running statistics of every channel of one series.
 struct Scan {
-    bool moments, extremes, clock;
-    std::vector<double> count, last, mean, squares, low, high, since;
+    bool moments, extremes, clock, logs;
+    std::vector<double> count, log_count, last, mean, squares, low, high, since;
 
     Scan(const std::vector<Family>& families, int64_t channels)
         : moments(asked(families, Family::mean) || asked(families, Family::deviation)),
           extremes(asked(families, Family::minimum) || asked(families, Family::maximum)),
-          clock(asked(families, Family::elapsed)) {
-        for (auto* part : {&count, &last, &mean, &squares, &low, &high, &since}) part->resize(channels);
+          clock(asked(families, Family::elapsed)),
+          logs(asked(families, Family::count)) {
+        for (auto* part : {&count, &log_count, &last, &mean, &squares, &low, &high, &since}) part->resize(channels);
     }
 
     void start(double time) {
-        for (auto* part : {&count, &last, &mean, &squares}) std::fill(part->begin(), part->end(), 0.0);
+        for (auto* part : {&count, &log_count, &last, &mean, &squares}) std::fill(part->begin(), part->end(), 0.0);
         std::fill(low.begin(), low.end(), infinity);
         std::fill(high.begin(), high.end(), -infinity);
         std::fill(since.begin(), since.end(), time);
@@ -59,6 +60,9 @@ struct Scan {
                 low[c] = x < low[c] ? x : low[c];
                 high[c] = x > high[c] ? x : high[c];
             }
+        if (logs)  // a logarithm takes longer than a branch, and most values are missing
+            for (int64_t c = 0; c < channels; ++c)
+                if (values[c] == values[c]) log_count[c] = std::log1p(count[c]);
         if (clock)
             for (int64_t c = 0; c < channels; ++c) since[c] = values[c] == values[c] ? time : since[c];
     }
@@ -78,7 +82,7 @@ void write(Family family, const Scan& scan, double time, const Real* values, int
         case Family::maximum: return each([&](int64_t c) { return scan.count[c] > 0 ? scan.high[c] : 0.0; });
         case Family::observed: return each([&](int64_t c) { return values[c] == values[c] ? 1.0 : 0.0; });
         case Family::seen: return each([&](int64_t c) { return scan.count[c] > 0 ? 1.0 : 0.0; });
-        case Family::count: return each([&](int64_t c) { return std::log1p(scan.count[c]); });
+        case Family::count: return each([&](int64_t c) { return scan.log_count[c]; });
         case Family::elapsed: return each([&](int64_t c) { return std::log1p(time - scan.since[c]); });
     }
 }

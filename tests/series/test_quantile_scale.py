@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm, rankdata
 
 from neuralcde import IrregularSeries, SeriesScaler
+from neuralcde.series import scaling
 from neuralcde.series.quantile_scale import BEYOND, KNOTS, LARGEST_SCORE, QuantileScale
 
 nan = float("nan")
@@ -122,7 +123,9 @@ def test_the_gradient_is_that_of_the_map():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_scaler_maps_each_channel_keeps_nan_and_the_dtype(dtype):
+@pytest.mark.parametrize("few", [scaling.FEW_VALUES, 0], ids=["columns at once", "one by one"])
+def test_the_scaler_maps_each_channel_keeps_nan_and_the_dtype(dtype, few, monkeypatch):
+    monkeypatch.setattr(scaling, "FEW_VALUES", few)
     rng = np.random.default_rng(1)
     values = np.stack([rng.lognormal(0, 1, 400), rng.normal(40, 2, 400), np.full(400, 7.0), np.full(400, nan)], 1)
     values[rng.random(values.shape) < 0.4] = nan

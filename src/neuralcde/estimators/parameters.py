@@ -132,7 +132,8 @@ OPTIONS = {
         TRAINING["batch_size"],
         kind=Either(Choice("auto"), TRAINING["batch_size"].kind),
         default="auto",
-        help=f'{TRAINING["batch_size"].help} "auto": a sixtieth of the training series, from 8 to 256.',
+        help=f'{TRAINING["batch_size"].help} "auto": a sixtieth of the training series, from 8 to 256; from 16 on '
+        "rounded down to a multiple of 16.",
     ),
     "learning_rate": replace(
         TRAINING["learning_rate"],
