@@ -80,11 +80,12 @@ void parallel(int64_t shares, Work work) {
         if (failure) std::rethrow_exception(failure);
 }
 
-// Splits a ragged batch into contiguous ranges of series with about equal numbers of rows.
+// Splits a ragged batch into contiguous ranges of series with about equal numbers of rows. With fewer rows than the
+// smallest share, a thread costs more than it saves.
 template <class Work>
-void parallel_over_series(const int64_t* offsets, int64_t series, int threads, Work work) {
+void parallel_over_series(const int64_t* offsets, int64_t series, int threads, Work work,
+                          int64_t smallest_share = 4096) {
     const int64_t rows = offsets[series];
-    const int64_t smallest_share = 4096;  // rows below which a thread costs more than it saves
     const int64_t most = std::min<int64_t>(std::max(threads, 1), std::max<int64_t>(series, 1));
     const int64_t shares = std::min<int64_t>(most, rows / smallest_share + 1);
     std::vector<int64_t> cuts{0};
