@@ -23,3 +23,8 @@ OLD_DEFAULT: dict[str, Any] = {
     "channel_jitter": 0.0,
     "rescale_outputs": False,
 }
+
+
+def old_batch_size(series: int) -> int:
+    """The old default batch size for so many training series."""
+    return min(max(series // 60, 8), 512)

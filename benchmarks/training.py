@@ -21,7 +21,7 @@ from neuralcde.train import TrainingSettings, train
 from .data import PACK, folder, read_letters
 from .measure import once, save, show
 from .memory import peak_megabytes
-from .old_default import OLD_DEFAULT
+from .old_default import OLD_DEFAULT, old_batch_size
 
 SEEDS, DROPPED = (0, 1, 2), 0.5
 
@@ -188,7 +188,8 @@ def wide_table(
     of one whole fit of each. `options` are further options of both.
     """
     series, labels = wide_stays(stays)
-    contestants = {"old default": OLD_DEFAULT, "new default": {}}
+    old: dict[str, Any] = {**OLD_DEFAULT, "batch_size": old_batch_size(int(0.85 * stays))}
+    contestants: dict[str, dict[str, Any]] = {"old default": old, "new default": {}}
     whole: dict[str, nc.NeuralCDEClassifier] = {}
     epochs: dict[str, list[float]] = {name: [] for name in contestants}
     waits: dict[str, list[float]] = {name: [] for name in contestants}
