@@ -140,7 +140,7 @@ def test_a_model_too_large_to_load_is_not_saved(original, tmp_path, monkeypatch)
     [
         ({"hidden": 30_000, "width": 30_000}, r"describes a model with .* of shape \(\d+.*but model\.safetensors"),
         ({"hidden": 100_000, "width": 100_000, "depth": 1000}, "describes a model with"),
-        ({"depth": 10**6}, "depth must be an integer from 1 to 1000, got 1000000"),
+        ({"depth": 10**6}, 'depth must be "auto" or an integer from 1 to 1000, got 1000000'),
         ({"hidden": 10**30}, "hidden must be an integer from 1 to 100000"),
         ({"substeps": 10**9}, "substeps must be an integer from 1 to 1000"),
         ({"model": "gru_d"}, r"describes a model with 0\.cell"),

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import NoneType
-from typing import Any, Literal, Never, TypeVar, Union
+from typing import Any, Literal, Never, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 
@@ -235,9 +235,12 @@ class Either(Kind):
 
     @property
     def annotation(self) -> Any:
-        """The union of the types that the command line parses."""
-        known = tuple(kind.annotation for kind in self.kinds if kind.annotation is not Never)
-        return Union[known] if known else Never  # noqa: UP007 (the members are known only at run time)
+        """The union of the types that the command line parses; several sets of names are one."""
+        known = [kind.annotation for kind in self.kinds if kind.annotation is not Never]
+        names = tuple(name for kind in known if get_origin(kind) is Literal for name in get_args(kind))
+        others = tuple(kind for kind in known if get_origin(kind) is not Literal)
+        every = (Literal[names], *others) if names else others
+        return Union[every] if every else Never  # noqa: UP007 (the members are known only at run time)
 
 
 @dataclass(frozen=True)

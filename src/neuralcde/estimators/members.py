@@ -23,8 +23,10 @@ from ..tasks import Task
 from ..train import TrainingSettings, train
 from ..train.progress import time_left
 from ..train.state import TrainingResult
+from .modules import SERIES_FOR_SUMMARIES
 from .training_data import TrainingData
 
+CHANNELS_TO_DROP = 10  # from so many channels on, some are dropped in training
 ENGINE_LANES = 16  # series that the engine solves at a time
 Callback = Callable[[dict[str, Any]], Any]
 
@@ -214,14 +216,16 @@ def member_folder(folder: Path | str | None, number: int, members: int) -> Path 
 
 
 def settings_of(
-    settings: TrainingSettings, parameters: Mapping[str, Any], series: int, seed: int, *, encoded: bool
+    settings: TrainingSettings, parameters: Mapping[str, Any], data: TrainingData, series: int, seed: int
 ) -> TrainingSettings:
-    """Training settings for so many training series: the seed, and numbers in place of "auto"."""
+    """Training settings for so many of the series: the seed, and numbers in place of "auto"."""
+    encoded, wide = data.preparation.encoded, data.series.values.shape[1] >= CHANNELS_TO_DROP
+    many = encoded and data.preparation.fitted_on >= SERIES_FOR_SUMMARIES
     suited = {
         "batch_size": _batch_size(series),
         "learning_rate": 1e-3 if encoded else 3e-3,
-        "weight_decay": 1.0 if encoded else 0.05,
-        "channel_dropout": 0.2 if encoded else 0.0,
+        "weight_decay": 1.0 if many else 0.05,
+        "channel_dropout": 0.2 if many and wide else 0.0,
         "patience": int(np.clip(30_000 // max(series, 1), 3, 30)),  # large data overfit after fewer epochs
     }
     chosen: dict[str, Any] = {name: value for name, value in suited.items() if parameters[name] == "auto"}

@@ -26,6 +26,7 @@ from ..contracts import (
 from ..solve import solvers
 from ..train import TrainingSettings
 from ..train.settings import OPTIONS as TRAINING
+from .members import CHANNELS_TO_DROP
 from .modules import SERIES_FOR_SUMMARIES
 from .parts import KINDS, LARGEST, LARGEST_OPTION, check_recipes
 
@@ -147,7 +148,8 @@ OPTIONS = {
         TRAINING["weight_decay"],
         kind=Either(Choice("auto"), TRAINING["weight_decay"].kind),
         default="auto",
-        help=f'{TRAINING["weight_decay"].help} "auto": 1 with an encoder, else 0.05.',
+        help=f'{TRAINING["weight_decay"].help} "auto": 1 with an encoder and at least '
+        f"{SERIES_FOR_SUMMARIES} training series, else 0.05.",
     ),
     "gradient_clip": replace(TRAINING["gradient_clip"], default=1.0),
     "schedule": replace(TRAINING["schedule"], default="cosine"),
@@ -162,7 +164,8 @@ OPTIONS = {
         TRAINING["channel_dropout"],
         kind=Either(Choice("auto"), TRAINING["channel_dropout"].kind),
         default="auto",
-        help=f'{TRAINING["channel_dropout"].help} "auto": 0.2 with an encoder, else 0.',
+        help=f'{TRAINING["channel_dropout"].help} "auto": 0.2 with an encoder, at least '
+        f"{SERIES_FOR_SUMMARIES} training series and {CHANNELS_TO_DROP} channels, else 0.",
     ),
     "channel_jitter": TRAINING["channel_jitter"],
     "row_dropout": TRAINING["row_dropout"],

@@ -243,7 +243,7 @@ class PathEstimator(FittedEstimator):
             Plan(
                 seeded_module(vars(self), preparation, task, own).to(self.device),
                 *split,
-                settings_of(settings, vars(self), len(split[0]), own, encoded=encoded),
+                settings_of(settings, vars(self), data, len(split[0]), own),
                 member_folder(folder, number, self.members),
                 resume,
             )
