@@ -66,7 +66,7 @@ struct Program {
     bool present() const { return !ops.empty(); }
 };
 
-constexpr int most_stages = 16;
+constexpr int most_stages = 40;
 constexpr int most_features = 1 << 24;    // of a workspace: 1 GB per stage for 16 lanes of float
 constexpr int most_parameters = 1 << 24;  // of a program
 

@@ -64,7 +64,7 @@ def changed(x, place, value):
         ("saved", "event", lambda x: changed(x, 0, 10**6), "saved events must be sorted and within their series"),
         ("saved", "event", lambda x: changed(x, 0, -1), "saved events must be sorted and within their series"),
         ("tableau", "b", lambda x: torch.zeros(0, dtype=torch.float64), "the tableau has the wrong size"),
-        ("tableau", "a", lambda x: torch.zeros(17, 17, dtype=torch.float64), "the tableau has the wrong size"),
+        ("tableau", "a", lambda x: torch.zeros(41, 41, dtype=torch.float64), "the tableau has the wrong size"),
         ("solve", "initial", lambda x: x[:-1], "one more than the series"),
         ("solve", "registers", lambda x: 3, "one or two registers wide"),
         ("solve", "every", lambda x: -1, "every must not be negative"),

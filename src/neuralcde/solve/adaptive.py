@@ -14,7 +14,7 @@ from ..paths import ControlPath
 from ..series import ragged
 from .events import piece_start_rows
 from .solvers import Tableau
-from .step import Place, runge_kutta
+from .step import Place, runge_kutta, time_bounds
 from .steps import Adaptive, Grid
 from .terms import Jump, Term
 
@@ -32,12 +32,15 @@ class Found(NamedTuple):
         The accepted steps.
     finished
         Number of pieces that each series integrated to their end.
+    stuck
+        Whether a series stopped because no step is short enough: at a pole, or where the field is not finite.
     rejected, evaluations
         Rejected steps and evaluations of the field, per series.
     """
 
     grid: Grid
     finished: Int[Tensor, "series"]
+    stuck: Bool[Tensor, "series"]
     rejected: Int[Tensor, "series"]
     evaluations: Int[Tensor, "series"]
 
@@ -69,6 +72,7 @@ def adaptive_grid(
     z, slope = z0.clone(), torch.zeros_like(z0)
     known = torch.zeros(count, dtype=torch.bool, device=device)
     tries, rejected, evaluated = (torch.zeros(count, dtype=torch.int64, device=device) for _ in range(3))
+    stuck = torch.zeros_like(known)
     records: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
     if jump is not None:
         z = _jump_at(jump, z, path.series.offsets[:-1], torch.ones_like(known))
@@ -80,9 +84,13 @@ def adaptive_grid(
         left = 1 - u[at]
         h = torch.where(size[at] >= left * (1 - 1e-9), left, size[at])
         duration = durations[piece[at]]
-        since = knots[rows[piece[at]]] + duration * u[at] - origin[at]
+        begin = knots[rows[piece[at]]] - origin[at]
+        since = begin + duration * u[at]
+        # The next knot exactly, because a field may jump there.
+        until = torch.where(h == left, knots[rows[piece[at]] + (duration > 0)] - origin[at], since + h * duration)
         start, length, lasts = (part[:, None].to(dtype) for part in (u[at], h, h * duration))
-        place = Place(path.coefficients[piece[at]], start, length, since.to(dtype), lasts)
+        bounds = time_bounds(since, until, dtype)
+        place = Place(path.coefficients[piece[at]], start, length, since.to(dtype), lasts, *bounds)
         increment = _with_known_slopes(term, tableau, place, slope[at], known[at])
         end, stages, error = runge_kutta(tableau, increment, z[at], with_error=True)
         assert error is not None
@@ -98,9 +106,9 @@ def adaptive_grid(
         ratio = torch.where(ratio.isfinite(), ratio, torch.inf)
         factor = step_factor(ratio, tableau.order)
         factor = torch.where(good, factor, factor.clamp(max=1.0))
-        # A rejected step that cannot get shorter never will be accepted: its series stops, as if out of steps.
-        hopeless = ~good & (h * factor < SMALLEST)
-        tries[at[hopeless]] = steps.max_steps
+        # A rejected step that cannot get shorter never will be accepted: its series stops here.
+        hopeless = at[~good & (h * factor < SMALLEST)]
+        tries[hopeless], stuck[hopeless] = steps.max_steps, True
         size[at] = h * factor
 
         moved, step = at[good], h[good]
@@ -130,7 +138,7 @@ def adaptive_grid(
                 last = path.series.offsets[1:][over]  # the piece of a one-row series leads to no further row
                 arrived = (within % path.pieces_per_gap == 0) & (row < last)
                 z[over] = _jump_at(jump, z[over], torch.minimum(row, last - 1), arrived)
-    return Found(_grid(records, count, device), piece - firsts, rejected, evaluated)
+    return Found(_grid(records, count, device), piece - firsts, stuck, rejected, evaluated)
 
 
 def step_factor(ratio: Float[Tensor, "batch"], order: int) -> Float[Tensor, "batch"]:

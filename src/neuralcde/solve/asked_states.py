@@ -90,7 +90,7 @@ def _partial_steps(
         then_end(events.start[flat], 0.0),
         then_end(events.length[flat] * share, 0.0),
         then_end(duration * share, 0.0),
-        then_end(events.time[flat], 0.0),
+        torch.stack([events.time[flat], times.flatten()], dim=1).flatten(),
         torch.full((2 * len(flat),), -1, dtype=torch.int64, device=flat.device),
     )
     return dataclasses.replace(

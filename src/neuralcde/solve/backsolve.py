@@ -18,7 +18,7 @@ from .events import Events, KnotEvents, Saved
 from .loop import Problem
 from .parameter_snapshot import ModuleBundle
 from .solution import SolveError
-from .step import Place, runge_kutta
+from .step import Place, runge_kutta, time_bounds
 from .steps import Adaptive
 
 WRAPPERS = ((FunctionField, "function"), (ODEAsCDE, "h"))  # fields around a user's callable, and its attribute
@@ -253,11 +253,36 @@ def _pull_back_jump(problem: Problem, before: Tensor, row: Tensor, a: Tensor, su
     with torch.enable_grad():
         z, x = before.detach().requires_grad_(), problem.jump.inputs.detach()[row].requires_grad_()
         after = sums.call(problem.jump.cell, z, x)
-    to_z, to_x, *rest = torch.autograd.grad(after, [z, x, *sums.leaves], a, allow_unused=True)
+    leaves = [z, x, *sums.leaves]
+    _check_known(after, leaves)
+    to_z, to_x, *rest = torch.autograd.grad(after, leaves, a, allow_unused=True)
     sums.add(tuple(rest), 1.0)
     if to_x is not None:
         sums.inputs.index_add_(0, row, to_x)
     return torch.zeros_like(a) if to_z is None else to_z
+
+
+def _check_known(result: Tensor, leaves: list[Tensor]) -> None:
+    """Raise `ValueError` if the result depends on a tensor that requires gradients and is not one of the leaves.
+
+    The adjoint method has an integral for each parameter and for the path; the gradient of any other tensor would be
+    dropped.
+    """
+    known = {*map(id, leaves)}
+    nodes, seen = [result.grad_fn], set()
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        leaf = getattr(node, "variable", None)  # of the nodes at which gradients are accumulated
+        if leaf is not None and id(leaf) not in known:
+            raise ValueError(
+                'gradient="backsolve" reaches only the parameters of the field and of the cell, but one of them uses '
+                f"another tensor of shape {tuple(leaf.shape)} that requires gradients. Register it as an nn.Parameter "
+                'of the module, detach it, or use gradient="checkpoint".'
+            )
+        nodes += [before for before, _ in node.next_functions]
 
 
 def _back_over(
@@ -350,6 +375,7 @@ def _reverse_step(
     piece, start = events.piece[at], events.start[at]
     times = torch.stack([events.time[at] - problem.start.detach()[series], events.length[at], events.duration[at]])
     coefficients = problem.coefficients.detach()[piece]
+    bounds = time_bounds(times[0], events.time[at + 1] - problem.start.detach()[series], dtype)
 
     def increment(stage: int, both: Tensor) -> Tensor:
         y, b = both.chunk(2, dim=1)
@@ -362,9 +388,12 @@ def _reverse_step(
                 (-share * length)[:, None].to(dtype),
                 (since + upper * duration).to(dtype),
                 (-share * duration)[:, None].to(dtype),
+                *bounds,
             )
             change = sums.call(place.increment, term, tableau.c[stage], y)
         leaves = [y, pieces, leaf, *sums.leaves] if adding else [y]
+        if adding:
+            _check_known(change, leaves)
         to_y, *rest = torch.autograd.grad(change, leaves, b, allow_unused=True)
         if adding:
             sums.add_stage(tableau.b[stage], piece, at, *rest)

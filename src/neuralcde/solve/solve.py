@@ -168,11 +168,12 @@ def solve(
     last = states if isinstance(save, str) and save == "last" else states[saved.offsets[1:] - 1]
     last_event = events.offsets[1:] - 1
     statuses = torch.where(failed >= 0, 1, 0)
-    if finished is not None:
-        statuses = torch.where(finished < ragged.lengths(path.piece_offsets), 2, statuses)
+    if found is not None:
+        statuses = torch.where(found.finished < ragged.lengths(path.piece_offsets), 2, statuses)
+        statuses = torch.where(found.stuck, 1, statuses)
     times = events.time.detach()
     ended = times[torch.where(failed >= 0, events.offsets[:-1] + failed, last_event)]
-    _raise_if(throw, statuses, ended, path)
+    _raise_if(throw, statuses, ended, path, steps)
     estimate = None
     # Step doubling with Richardson extrapolation: halving the steps of a method of order p divides its error by 2**p.
     if error and grid is not None:
@@ -205,12 +206,14 @@ def solve(
     return solution
 
 
-def _raise_if(throw: bool, statuses: Tensor, times: Tensor, path: ControlPath) -> None:
+def _raise_if(throw: bool, statuses: Tensor, times: Tensor, path: ControlPath, steps: Steps) -> None:
     if not throw or not bool((statuses > 0).any()):
         return
     first = int((statuses > 0).nonzero()[0, 0])
     status = list(Status)[int(statuses[first])]
     fix = "Take more steps (AtKnots(substeps=2)), bound the field (a final tanh), scale the data"
+    if isinstance(steps, Adaptive):
+        fix = "No step is short enough there. Bound the field (a final tanh), scale the data"
     if status is Status.max_steps:
         fix = "Raise max_steps or the tolerances of Adaptive(rtol=, atol=, max_steps=), bound the field (a final tanh)"
     raise SolveError(
