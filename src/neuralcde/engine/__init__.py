@@ -14,3 +14,7 @@ from .program import ProgramBuilder as ProgramBuilder
 from .program import Region as Region
 from .rows import apply_layers as apply_layers
 from .rows import evaluate_rows as evaluate_rows
+from .walks import Walked as Walked
+from .walks import WalkProblem as WalkProblem
+from .walks import read_steps as read_steps
+from .walks import walk_forward as walk_forward

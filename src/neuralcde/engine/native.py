@@ -13,6 +13,7 @@ from torch import Tensor
 
 from .._native import kernels, level
 from .._native.once import once_differentiable as once_differentiable_or
+from ..series import ragged
 from .program import Program
 
 once_differentiable = once_differentiable_or(
@@ -73,23 +74,26 @@ class NativeProblem:
     drive
         What drives the flow: the "increment" of X or its "value".
     tableau
-        a, b and c of the Runge-Kutta method.
+        Arguments of the compiled module's `Tableau`.
     events
         Jumps and steps.
     saved_offsets, saved_event
         The events of each series whose states are saved.
     every
         Distance in events between two states that are kept for the gradient; 0 without gradients.
+    event_states
+        The states at all events, if they are known; then nothing is solved forwards.
     """
 
     flow: Program | None
     jump: Program | None
     drive: Literal["increment", "value"]
-    tableau: tuple[Float[Tensor, "stages stages"], Float[Tensor, "stages"], Float[Tensor, "stages"]]
+    tableau: dict[str, Any]
     events: EventColumns
     saved_offsets: Int[Tensor, "bounds"]
     saved_event: Int[Tensor, "saved"]
     every: int = 1
+    event_states: Float[Tensor, "events hidden"] | None = None
 
     def parameters(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         """The parameters of the flow and those of the jump."""
@@ -132,7 +136,7 @@ class _Solve(torch.autograd.Function):
             drive=getattr(kernels.Drive, problem.drive),
             jump=native_program(problem.jump),
             jump_values=values[count:],
-            tableau=kernels.Tableau(*problem.tableau),
+            tableau=kernels.Tableau(**problem.tableau),
             initial=z0.detach().contiguous(),
             coefficients=coefficients.detach().contiguous(),
             row_inputs=row_inputs.detach().contiguous(),
@@ -141,10 +145,18 @@ class _Solve(torch.autograd.Function):
             every=problem.every,
             threads=torch.get_num_threads(),
         )
-        states = z0.new_empty(len(problem.saved_event), z0.shape[1])
         failed = torch.full((len(z0),), -1, dtype=torch.int64)
         checkpoints = z0.new_empty(call.checkpoints)
-        call.forward(states=states, failed_event=failed, checkpoints=checkpoints)
+        known = problem.event_states
+        if known is None:
+            states = z0.new_empty(len(problem.saved_event), z0.shape[1])
+            call.forward(states=states, failed_event=failed, checkpoints=checkpoints)
+        else:
+            owner = ragged.series_of_rows(problem.saved_offsets)
+            at = problem.events.offsets.index_select(0, owner) + problem.saved_event
+            states = known.index_select(0, at)
+            if problem.every:
+                call.lay_out(event_states=known, checkpoints=checkpoints)
         if problem.every:
             ctx.call, ctx.checkpoints, ctx.count = call, checkpoints, count
             ctx.save_for_backward(z0, coefficients, row_inputs, *parameters)

@@ -323,12 +323,16 @@ def _back_over(
         remaining[done] -= share[good]
         going = going[remaining[going] > 0]
     if len(going):
-        raise SolveError(
-            f"{len(going)} of {len(problem.z0)} series need more than {tolerance.max_steps} backward steps for one "
-            "step of the forward solve.",
-            'Fields that contract forward in time explode backward in time: use gradient="checkpoint".',
-        )
+        raise too_many_steps_back(len(going), len(problem.z0), tolerance.max_steps)
     return z, a
+
+
+def too_many_steps_back(stuck: int, series: int, max_steps: int) -> SolveError:
+    """The error of a backward solve that needs too many steps."""
+    return SolveError(
+        f"{stuck} of {series} series need more than {max_steps} backward steps for one piece of the path.",
+        'Fields that contract forward in time explode backward in time: use gradient="checkpoint".',
+    )
 
 
 def _reverse(

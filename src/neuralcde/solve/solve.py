@@ -13,19 +13,20 @@ from torch import Tensor
 from ..fields import VectorField, as_field
 from ..paths import ControlPath
 from ..series import ragged
-from .adaptive import adaptive_grid
 from .asked_states import Save, saved_events, states_at_times
 from .checks import check_choices, check_problem
 from .events import events_of, knot_events
-from .gradients import Checkpoint, Gradient, as_gradient
+from .gradients import Backsolve, Checkpoint, Gradient, as_gradient
 from .loop import Problem
 from .not_compiled import not_compiled
-from .run import Run, rowwise
+from .run import Run
 from .solution import Solution, SolveError, Stats, Status
 from .solvers import Tableau, as_solver
 from .step_memory import kept_bytes
 from .steps import Adaptive, AtKnots, Steps, fixed_grid
 from .terms import ControlTerm, Jump, Term
+from .walked_solution import walked_solution
+from .walks import Walker
 
 
 def solve_cde(
@@ -144,13 +145,22 @@ def solve(
     steps = AtKnots() if steps is None else steps
     check_problem(path, z0, flow, jump)
     check_choices(steps, save)
-    found, grid, simple = None, None, None
     rows = None if jump is None else jump.rows
-    if flow is not None and isinstance(steps, Adaptive):
-        evaluated = rowwise(flow, jump, tableau, z0, path.channels)
-        found = adaptive_grid(path, *evaluated, z0.detach(), tableau, steps)
-        grid = found.grid
-    elif flow is not None and not isinstance(steps, Adaptive):
+    walk, known = None, None
+    if flow is not None and (isinstance(steps, Adaptive) or isinstance(method, Backsolve)):
+        walker = Walker(path, flow, jump, z0, tableau, steps)
+        solution = None if error else walked_solution(walker, method, save)
+        if solution is not None:
+            _raise_if(throw, solution.statuses, solution.reached, path, steps)
+            return solution
+        if isinstance(steps, Adaptive):
+            walk = walker.walk(walker.programs, at_rows=False, before_jumps=False, keep_steps=True)
+            known = walk.states
+    grid, simple = None, None
+    if walk is not None:
+        grid = walk.grid
+    elif flow is not None:
+        assert not isinstance(steps, Adaptive)
         simple = knot_events(path, rows) if steps == AtKnots() and not error else None
         if simple is None:
             every = method.every if isinstance(method, Checkpoint) else 1
@@ -158,19 +168,16 @@ def solve(
 
     # The gradient treats the steps as given, so the solve itself runs on a fixed grid, however that was found.
     run = Run(method, steps)
-    finished = None if found is None else found.finished
+    finished = None if walk is None else walk.finished
     events, reached = events_of(path, grid, rows, finished) if simple is None else (simple, None)
     saved = saved_events(events, reached, save, path)
     start = path.knots[path.series.offsets[:-1]] if start is None else start
     problem = Problem(flow, jump, tableau, path.coefficients, start, z0, events, saved)
-    states, failed, engine = run(problem)
+    states, failed, engine, evaluated = run(problem, known)
 
     last = states if isinstance(save, str) and save == "last" else states[saved.offsets[1:] - 1]
     last_event = events.offsets[1:] - 1
-    statuses = torch.where(failed >= 0, 1, 0)
-    if found is not None:
-        statuses = torch.where(found.finished < ragged.lengths(path.piece_offsets), 2, statuses)
-        statuses = torch.where(found.stuck, 1, statuses)
+    statuses = torch.where(failed >= 0, 1, 0) if walk is None else torch.where(failed >= 0, 1, walk.statuses(path))
     times = events.time.detach()
     ended = times[torch.where(failed >= 0, events.offsets[:-1] + failed, last_event)]
     _raise_if(throw, statuses, ended, path, steps)
@@ -184,9 +191,9 @@ def solve(
         estimate = (fine - last.detach()).abs().amax(1) * 2**tableau.order / (2**tableau.order - 1)
     accepted = events.counts - 1 if flow is not None else torch.zeros_like(events.counts)
     stats = Stats(
-        evaluations=accepted * tableau.stages + (0 if found is None else found.evaluations),
+        evaluations=accepted * (tableau.stages if evaluated else 0) + (0 if walk is None else walk.evaluations),
         accepted=accepted,
-        rejected=torch.zeros_like(accepted) if found is None else found.rejected,
+        rejected=torch.zeros_like(accepted) if walk is None else walk.rejected,
         engine=engine,
         error=estimate,
     )

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from ...contracts import plain
 
@@ -81,9 +79,14 @@ class Tableau:
         return len(self.a) == len(self.b) + 1 and self.a[-1] == self.b and self.c[-1] == 1
 
     @functools.cache  # noqa: B019 (there are few tableaux, and they live as long as the process)
-    def tensors(self) -> tuple[Float[Tensor, "stages stages"], Float[Tensor, "stages"], Float[Tensor, "stages"]]:
-        """A, b and c in float64, without the stages that only the error estimate uses."""
-        a = torch.zeros(self.stages, self.stages, dtype=torch.float64)
-        for stage, row in enumerate(self.a[: self.stages]):
+    def columns(self, *, with_error: bool = False) -> dict[str, Any]:
+        """The tableau as the native engine reads it, with or without the stages that only the error estimate uses."""
+        stages = len(self.a) if with_error else self.stages
+        a = torch.zeros(stages, stages, dtype=torch.float64)
+        for stage, row in enumerate(self.a[:stages]):
             a[stage, : len(row)] = torch.tensor(row, dtype=torch.float64)
-        return a, torch.tensor(self.b, dtype=torch.float64), torch.tensor(self.c[: self.stages], dtype=torch.float64)
+        b, c, b_error = (torch.tensor(part, dtype=torch.float64) for part in (self.b, self.c[:stages], self.b_error))
+        columns = {"a": a, "b": torch.nn.functional.pad(b, (0, stages - len(b))), "c": c}
+        if with_error:
+            columns["b_error"] = b_error
+        return {**columns, "order": self.order, "same_as_last": with_error and self.first_same_as_last}
