@@ -120,8 +120,9 @@ struct Problem {
 
 // How a walk chooses its steps within a piece: a number of equal steps, or by the error.
 struct StepRule {
-    const int64_t* substeps = nullptr;  // (pieces) null: by the error, with the numbers below
-    double rtol = 0, atol = 0;
+    bool adaptive = false;
+    const int64_t* substeps = nullptr;  // (pieces) if not adaptive
+    double rtol = 0, atol = 0;   // if adaptive, as are the next two
     int64_t max_steps = 0;       // tried forwards, in all; backwards, in a piece
     double smooth = 0;           // how much the previous error counts: 0 but for a PI controller
 };

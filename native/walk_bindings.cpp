@@ -89,7 +89,7 @@ class BoundWalk {
                     "a tolerance is out of range");
             require(smooth >= 0 && smooth <= 1, "smooth must be between 0 and 1");
         }
-        p.rule = {pointer(substeps), rtol, atol, max_steps, smooth};
+        p.rule = {!substeps, pointer(substeps), rtol, atol, max_steps, smooth};
 
         const int64_t lanes = level.lanes, pairs = (p.series + 2 * lanes - 1) / (2 * lanes);
         require(registers >= 0 && registers <= 2, "a tile is one or two registers wide, or 0 for either");

@@ -33,10 +33,10 @@ struct WalkPlan {
         : p(walk),
           hidden(static_cast<int>(walk.hidden)),
           stages(walk.tableau.stages),
-          adaptive(!walk.rule.substeps),
+          adaptive(walk.rule.adaptive),
           term(walk.drive, walk.powers, walk.channels),
-          flow(walk.flow, hidden, training),
-          jump(walk.jump, hidden, training) {
+          flow(walk.flow, hidden, training, few_lanes<Real, registers>(walk.series)),
+          jump(walk.jump, hidden, training, few_lanes<Real, registers>(walk.series)) {
         for (int s = 0; s < stages; ++s) a.push_back(weights(walk.tableau.a.data() + s * stages, s));
         b = weights(walk.tableau.b.data(), stages);
         if (adaptive) b_error = weights(walk.tableau.b_error.data(), stages);

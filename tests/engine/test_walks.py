@@ -29,7 +29,7 @@ def on_both(monkeypatch, work):
 def rough_path(scheme, seed=3, count=21, dtype=torch.float64):
     """Series of different lengths and roughness, so that lanes are at different places."""
     drawn = random_series(seed, count=count, rows=(1, 7), channels=3, missing=0.2)
-    scales = torch.logspace(-2, 0.7, count)
+    scales = torch.logspace(-2, 1.2, count)
     pairs = [(one.times, scale * one.values) for one, scale in zip(drawn, scales, strict=True)]
     return SCHEMES[scheme](nc.IrregularSeries.from_list(pairs, dtype=dtype))
 
@@ -49,13 +49,13 @@ def test_the_same_steps_and_states(monkeypatch, solver, steps, scheme, flow, jum
     native, plain = on_both(monkeypatch, work)
     assert native.engine.startswith("native")
     assert plain.engine.startswith("torch")
-    if flow != "autonomous":
+    if flow == "cde":
         assert plain.rejected.sum() > 0
         assert plain.accepted.sum() > len(path.coefficients)
     for name in ("finished", "accepted", "rejected", "evaluations", "stuck"):
         assert torch.equal(getattr(native, name), getattr(plain, name)), name
     for mine, theirs in zip(native.grid, plain.grid, strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-8)
     close = {"rtol": 1e-9, "atol": 1e-10}
     torch.testing.assert_close(native.states, plain.states, **close)
     torch.testing.assert_close(native.at_rows, plain.at_rows, **close)
@@ -188,7 +188,9 @@ def test_the_same_adjoint(monkeypatch, steps, scheme, flow, jumps, save):
     assert native[0].stats.engine.startswith("native")
     assert "torch" not in native[0].stats.engine
     torch.testing.assert_close(native[1], plain[1], rtol=1e-9, atol=1e-9)
-    assert all(gradient.abs().max() > 0 for name, gradient in plain[2].items() if (name, flow) != ("path", "autonomous"))
+    assert all(
+        gradient.abs().max() > 0 for name, gradient in plain[2].items() if (name, flow) != ("path", "autonomous")
+    )
     assert largest_difference(native[2], plain[2]) < (1e-7 if isinstance(steps, nc.Adaptive) else 1e-10)
 
 
@@ -214,7 +216,7 @@ def test_too_many_steps_back():
     z0 = torch.ones(1, 1, dtype=torch.float64, requires_grad=True)
     steps = nc.Adaptive(1e-6, 1e-6, max_steps=150)
     last = nc.solve_cde(path, field, z0, solver="tsit5", steps=steps, gradient="backsolve").last
-    with pytest.raises(SolveError, match=r"1 of 1 series need more than 150 backward steps .* use gradient=.checkpoint"):
+    with pytest.raises(SolveError, match=r"1 of 1 series need more than 150 backward steps .* use gradient="):
         last.sum().backward()
 
 

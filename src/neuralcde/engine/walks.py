@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from .._native import kernels
-from .native import native_program
+from .native import TableauColumns, native_program
 from .program import Program
 
 
@@ -26,7 +26,7 @@ class WalkProblem:
     drive
         What drives the flow: the "increment" of X or its "value".
     tableau
-        Arguments of the compiled module's `Tableau`.
+        The Runge-Kutta method.
     row_offsets, time
         The rows of the series, and their times.
     pieces_per_gap
@@ -40,7 +40,7 @@ class WalkProblem:
     flow: Program
     jump: Program | None
     drive: Literal["increment", "value"]
-    tableau: dict[str, Any]
+    tableau: TableauColumns
     row_offsets: Int[Tensor, "bounds"]
     time: Float[Tensor, "rows"]
     pieces_per_gap: int
@@ -63,7 +63,7 @@ class WalkProblem:
             drive=getattr(kernels.Drive, self.drive),
             jump=native_program(self.jump),
             jump_values=[value.detach().contiguous() for value in jump_values],
-            tableau=kernels.Tableau(**self.tableau),
+            tableau=self.tableau.native,
             initial=z0.detach().contiguous(),
             coefficients=coefficients.detach().contiguous(),
             row_inputs=row_inputs.detach().contiguous(),

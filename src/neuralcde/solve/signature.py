@@ -7,8 +7,8 @@ from torch import Tensor
 
 from ..fields import SignatureField
 from ..paths import ControlPath
-from .solve import solve_cde
 from .picard import picard
+from .solve import solve_cde
 from .solvers import Tableau, as_solver, dopri5
 from .steps import AtKnots, Steps
 

@@ -14,7 +14,6 @@ from ..paths import ControlPath
 from ..series import ragged
 from .step_memory import check_step_memory
 
-
 CONTROLLERS = {"i": 0.0, "pi": 0.4}  # exponent of the error of the step before, times the order of the solver
 
 

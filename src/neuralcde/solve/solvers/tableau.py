@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ...contracts import plain
+from ...engine import TableauColumns
 
 
 @dataclass(frozen=True)
@@ -79,14 +80,15 @@ class Tableau:
         return len(self.a) == len(self.b) + 1 and self.a[-1] == self.b and self.c[-1] == 1
 
     @functools.cache  # noqa: B019 (there are few tableaux, and they live as long as the process)
-    def columns(self, *, with_error: bool = False) -> dict[str, Any]:
+    def columns(self, *, with_error: bool = False) -> TableauColumns:
         """The tableau as the native engine reads it, with or without the stages that only the error estimate uses."""
         stages = len(self.a) if with_error else self.stages
         a = torch.zeros(stages, stages, dtype=torch.float64)
         for stage, row in enumerate(self.a[:stages]):
             a[stage, : len(row)] = torch.tensor(row, dtype=torch.float64)
         b, c, b_error = (torch.tensor(part, dtype=torch.float64) for part in (self.b, self.c[:stages], self.b_error))
-        columns = {"a": a, "b": torch.nn.functional.pad(b, (0, stages - len(b))), "c": c}
-        if with_error:
-            columns["b_error"] = b_error
-        return {**columns, "order": self.order, "same_as_last": with_error and self.first_same_as_last}
+        b = torch.nn.functional.pad(b, (0, stages - len(b)))
+        estimates = with_error and len(self.b_error) > 0
+        return TableauColumns(
+            a, b, c, b_error if estimates else None, self.order, with_error and self.first_same_as_last
+        )
