@@ -175,6 +175,12 @@ struct Walk {
     double* stopped = nullptr;    // (series) u at which it stopped within its piece; 0 if finished
     Track<Real>* tracks = nullptr;  // (series) or null: not wanted
 
+    // Fixed steps that are undone backwards by steps of the same method: the state at every `every`-th step of a series
+    // is stored, from place stored_offsets[series] on.
+    int64_t every = 0;
+    const int64_t* stored_offsets = nullptr;
+    Real* stored = nullptr;
+
     // Backwards, all below. The states above are inputs then, and a row whose state is not there is walked over.
     const Real* last_gradient = nullptr;   // (series, hidden)
     const Real* rows_gradient = nullptr;   // (rows, hidden) of at_rows, or null

@@ -1,5 +1,6 @@
-// One thread's lanes, each of which walks its series backwards with the continuous adjoint: z and its adjoint a are
-// solved backwards in time, and the gradients of path and parameters are integrals along the way.
+// One thread's lanes, each of which walks its series backwards. With the continuous adjoint, z and its adjoint a are
+// solved backwards in time, and the gradients of path and parameters are integrals along the way. With a reversible
+// method, each step is undone by a step back, and then differentiated.
 #pragma once
 
 #include <algorithm>
@@ -54,7 +55,11 @@ class WalkBackWorker {
         while (!interrupt.set()) {
             while (take_series(stride)) leave_rows();
             if (!place_lanes()) return;
-            take_step();
+            if (p.stored) {
+                undo_step();
+            } else {
+                take_step();
+            }
             judge();
             leave_rows();
         }
@@ -64,6 +69,7 @@ class WalkBackWorker {
     struct Lane {
         int64_t series = -1, piece = 0, first = 0, tries = 0;
         int64_t substep = 0;             // of fixed steps: steps left in the piece
+        int64_t steps = 0;               // of a reversible method: steps left in the series
         double left = 1, size = 1, h = 1;  // of the piece: what is left, the step to try, the one that is tried
         int64_t row = -1;                // a row that was just reached, from its later side
         bool stuck = false;
@@ -97,6 +103,7 @@ class WalkBackWorker {
             Lane& l = lane[j] = Lane{};
             l.series = s, l.first = p.piece_offsets[s], l.piece = p.piece_offsets[s + 1];
             l.row = p.row_offsets[s + 1] - 1;
+            for (int64_t k = l.first; p.stored && k < l.piece; ++k) l.steps += p.rule.substeps[k];
             if (l.row == p.row_offsets[s]) l.piece = l.first;  // one row: its only piece leads nowhere
             for (int h = 0; h < hidden; ++h) {
                 at(state.data(), h, j) = p.last[s * hidden + h];
@@ -209,6 +216,55 @@ class WalkBackWorker {
         if (plan.adaptive) plan.add_up(nullptr, plan.b_error, increments.data(), 2 * count, error.data());
     }
 
+    // The increments of one step of z in the places of the lanes; each stage keeps its workspace.
+    void step_of_state(const V* from) {
+        for (int s = 0; s < plan.stages; ++s) {
+            plan.add_up(from, plan.a[s], increments.data(), count, y.data());
+            V *w = work[s].data(), *k = increments.data() + s * count;
+            for (int i = 0; i < count; ++i) w[i] = places.moving[i % registers] ? y.data()[i] : V{};
+            places.set_input(s, w);
+            plan.flow.evaluate(w);
+            const V* out = w + p.flow.output * registers;
+            for (int i = 0; i < count; ++i)
+                k[i] = places.moving[i % registers] ? plan.term.scale(out[i], places.duration[i % registers]) : V{};
+        }
+    }
+
+    // Undoes one step: a step back gives the state at its start, or that state was stored. The step is taken again from
+    // there with all stages kept, and the adjoint goes through it by its vector-Jacobian product.
+    void undo_step() {
+        step_of_state(state.data());
+        V *start = end.data(), *a = end.data() + count;
+        plan.add_up(state.data(), plan.b, increments.data(), count, start);
+        for (int j = 0; j < width; ++j) {
+            Lane& l = lane[j];
+            if (l.series < 0) continue;
+            if (--l.steps % p.every == 0) {
+                const Real* kept = p.stored + (p.stored_offsets[l.series] + l.steps / p.every) * hidden;
+                for (int h = 0; h < hidden; ++h) at(start, h, j) = kept[h];
+            }
+            places.put(j, l.piece, static_cast<double>(l.substep - 1) * l.h, l.h);
+        }
+        step_of_state(start);
+        std::copy(adjoint(), adjoint() + count, a);
+        V* to_k = increments.data();  // the increments are not needed any more
+        std::fill(to_k, to_k + plan.stages * count, V{});
+        for (const auto& weight : plan.b)
+            for (int i = 0; i < count; ++i) to_k[weight.stage * count + i] = weight.value * a[i];
+        for (int s = plan.stages; s-- > 0;) {
+            V *g = work_gradient[s].data(), *out = g + p.flow.output * registers;
+            for (int i = 0; i < count; ++i) {
+                const int v = i % registers;
+                out[i] = places.moving[v] ? plan.term.scale(to_k[s * count + i], places.duration[v]) : V{};
+            }
+            plan.flow.pull_back(work[s].data(), g, to_path);
+            for (int i = 0; i < count; ++i) g[i] = places.moving[i % registers] ? g[i] : V{};
+            for (int i = 0; i < count; ++i) a[i] += g[i];
+            for (const auto& weight : plan.a[s])
+                for (int i = 0; i < count; ++i) to_k[weight.stage * count + i] += weight.value * g[i];
+        }
+    }
+
     // The error of z and a over the tolerance (the integrals are left out). A step whose result is not finite is
     // rejected, unless the state was not finite before: no step can help it then.
     void measure(Real* ratio) const {
@@ -277,17 +333,19 @@ class WalkBackWorker {
         }
     }
 
-    // Adds the integrals of the accepted steps: the gradients of the stages with the weights of the tableau.
+    // Adds the integrals of the accepted steps: the gradients of the stages with the weights of the tableau. Of a step
+    // that was undone, the gradients of the stages as they are.
     void integrate(const M* good, bool all_good) {
         V *w[most_stages], *g[most_stages];
         int used = 0;
         if (to_path) std::fill(piece_gradient.data(), piece_gradient.data() + piece_gradient.size(), V{});
-        for (const auto& weight : plan.b) {
-            const int s = weight.stage;
+        for (int s = 0; s < plan.stages; ++s) {
+            const Real weight = p.stored ? Real(1) : -static_cast<Real>(p.tableau.b[s]);
+            if (weight == 0) continue;
             V *values = work[s].data(), *gradients = work_gradient[s].data();
             const int total = p.flow.features * registers;
             for (int i = 0; i < total; ++i)
-                gradients[i] = good[i % registers] ? -weight.value * gradients[i] : V{};
+                gradients[i] = good[i % registers] ? weight * gradients[i] : V{};
             for (int i = 0; i < total && !all_good; ++i)  // what was rejected may not be finite
                 values[i] = good[i % registers] ? values[i] : V{};
             if (to_path) {

@@ -54,7 +54,7 @@ class BoundWalk {
               Arrays<Real> jump_values, const Tableau& tableau, Array<const Real, 2> initial,
               Array<const Real, 3> coefficients, Array<const Real, 2> row_inputs, Array<const int64_t, 1> row_offsets,
               Array<const double, 1> time, int64_t pieces_per_gap, Flags jumps, Integers substeps,
-              double rtol, double atol, int64_t max_steps, double smooth, int registers, int threads)
+              double rtol, double atol, int64_t max_steps, double smooth, int64_t every, int registers, int threads)
         : flow_values(flow_values), jump_values(jump_values), initial(initial), coefficients(coefficients),
           row_inputs(row_inputs), row_offsets(row_offsets), jumps(jumps), substeps(substeps) {
         p.series = initial.shape(0), p.hidden = initial.shape(1);
@@ -89,6 +89,15 @@ class BoundWalk {
                     "a tolerance is out of range");
             require(smooth >= 0 && smooth <= 1, "smooth must be between 0 and 1");
         }
+        require(every >= 0 && (!every || substeps), "only states at fixed steps are stored");
+        p.every = every;
+        stored_offsets.push_back(0);
+        for (int64_t i = 0; i < p.series && every; ++i) {
+            int64_t steps = 0;
+            for (int64_t k = piece_offsets[i]; k < piece_offsets[i + 1]; ++k) steps += substeps->data()[k];
+            stored_offsets.push_back(stored_offsets.back() + steps / every + (steps % every > 0));
+        }
+        p.stored_offsets = stored_offsets.data();
         p.rule = {!substeps, pointer(substeps), rtol, atol, max_steps, smooth};
 
         const int64_t lanes = level.lanes, pairs = (p.series + 2 * lanes - 1) / (2 * lanes);
@@ -106,10 +115,11 @@ class BoundWalk {
     BoundWalk(const BoundWalk&) = delete;
 
     int registers() const { return p.registers; }
+    int64_t stored() const { return stored_offsets.back(); }
 
     Steps<Real> forward(Array<Real, 2> last, std::optional<Array<Real, 2>> at_rows,
                         std::optional<Array<Real, 2>> before_jumps, Array<int64_t, 2> counts, Array<double, 1> stopped,
-                        bool keep_steps) const {
+                        bool keep_steps, std::optional<Array<Real, 2>> stored_states) const {
         check_states(last, at_rows, before_jumps);
         check_counts(counts);
         require(static_cast<int64_t>(stopped.shape(0)) == p.series, "stopped must have one number per series");
@@ -119,6 +129,8 @@ class BoundWalk {
         call.last = last.data(), call.at_rows = pointer(at_rows), call.before_jumps = pointer(before_jumps);
         call.counts = counts.data(), call.stopped = stopped.data();
         call.tracks = keep_steps ? steps.tracks.data() : nullptr;
+        check_stored(stored_states);
+        call.stored = pointer(stored_states);
         run(level.walk, call);
         return steps;
     }
@@ -128,7 +140,8 @@ class BoundWalk {
                   std::optional<Array<const Real, 2>> rows_gradient, OutArrays<Real> flow_gradients,
                   OutArrays<Real> jump_gradients, Array<Real, 2> initial_gradient,
                   std::optional<Array<Real, 3>> coefficient_gradient, std::optional<Array<Real, 2>> input_gradient,
-                  Array<int64_t, 2> counts) const {
+                  Array<int64_t, 2> counts, std::optional<Array<const Real, 2>> stored_states) const {
+        check_stored(stored_states);
         check_states(last, at_rows, before_jumps);
         check_states(last_gradient, rows_gradient, before_jumps);
         require(!p.jumps || before_jumps, "backward needs the states before the jumps");
@@ -149,6 +162,7 @@ class BoundWalk {
         call.initial_gradient = initial_gradient.data(), call.coefficient_gradient = pointer(coefficient_gradient);
         call.input_gradient = p.jumps ? pointer(input_gradient) : nullptr;
         call.counts = counts.data();
+        call.stored = const_cast<Real*>(pointer(stored_states));
         run(level.walk_back, call);
     }
 
@@ -180,6 +194,14 @@ class BoundWalk {
                 "states of rows must have shape (rows, hidden)");
     }
 
+    template <class Maybe>
+    void check_stored(const Maybe& stored_states) const {
+        require(!stored_states == !p.every, "stored states need their distance");
+        require(!stored_states || (static_cast<int64_t>(stored_states->shape(0)) == stored() &&
+                                   static_cast<int64_t>(stored_states->shape(1)) == p.hidden),
+                "stored states must have shape (stored, hidden)");
+    }
+
     void check_counts(const Array<int64_t, 2>& counts) const {
         require(static_cast<int64_t>(counts.shape(0)) == p.series && counts.shape(1) == walk_columns,
                 "counts must have shape (series, columns)");
@@ -200,7 +222,7 @@ class BoundWalk {
     const Flags jumps;
     const Integers substeps;
     const Engine<Real>& level = engine<Real>();
-    std::vector<int64_t> order, piece_offsets;
+    std::vector<int64_t> order, piece_offsets, stored_offsets;
     std::vector<double> duration;
     int64_t rows = 0;
     Walk<Real> p;
@@ -217,19 +239,23 @@ void bind_walk_of(nb::module_& m, const char* name, const char* steps_name) {
     nb::class_<W>(m, name, "Series that take their own steps along their pieces; nothing in it changes.")
         .def(nb::init<const ProgramSpec&, Arrays<Real>, Drive, const ProgramSpec*, Arrays<Real>, const Tableau&,
                       Array<const Real, 2>, Array<const Real, 3>, Array<const Real, 2>, Array<const int64_t, 1>,
-                      Array<const double, 1>, int64_t, Flags, Integers, double, double, int64_t, double, int, int>(),
+                      Array<const double, 1>, int64_t, Flags, Integers, double, double, int64_t, double, int64_t,
+                      int, int>(),
              nb::kw_only(), "flow"_a, exact("flow_values"), "drive"_a, "jump"_a.none(), exact("jump_values"),
              "tableau"_a, exact("initial"), exact("coefficients"), exact("row_inputs"), exact("row_offsets"),
              exact("time"), "pieces_per_gap"_a, maybe("jumps"), maybe("substeps"),
-             "rtol"_a = 0.0, "atol"_a = 0.0, "max_steps"_a = 1, "smooth"_a = 0.0, "registers"_a = 0, "threads"_a = 1)
+             "rtol"_a = 0.0, "atol"_a = 0.0, "max_steps"_a = 1, "smooth"_a = 0.0, "every"_a = 0,
+             "registers"_a = 0, "threads"_a = 1)
         .def_prop_ro("registers", &W::registers, "Width of a tile, in registers of lanes.")
+        .def_prop_ro("stored", &W::stored, "Number of states to store.")
         .def("forward", &W::forward, nb::kw_only(), exact("last"), maybe("at_rows"), maybe("before_jumps"),
-             exact("counts"), exact("stopped"), "keep_steps"_a = false,
+             exact("counts"), exact("stopped"), "keep_steps"_a = false, maybe("stored_states"),
              "Write the states, what was counted, and where each series stopped; return the steps, if they are kept.")
         .def("backward", &W::backward, nb::kw_only(), exact("last"), maybe("at_rows"), maybe("before_jumps"),
              exact("last_gradient"), maybe("rows_gradient"), exact("flow_gradients"), exact("jump_gradients"),
              exact("initial_gradient"), maybe("coefficient_gradient"), maybe("input_gradient"), exact("counts"),
-             "Add the gradients, by the continuous adjoint.");
+             maybe("stored_states"),
+             "Add the gradients: by the continuous adjoint, or of the steps if states were stored.");
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ class WalkWorker {
     // A lane: its series, where on it the lane is, and the step to try next.
     struct Lane {
         int64_t series = -1, piece = 0, first = 0, end = 0, tries = 0;
-        int64_t substep = 0;             // of fixed steps: steps done in the piece
+        int64_t substep = 0, steps = 0;  // of fixed steps: steps done in the piece, and in all
         double u = 0, size = 1, h = 1;   // h: the length that is tried
         double previous = 1;             // error of the step accepted before, over its tolerance
         int64_t row = -1;                // a row that was just reached
@@ -109,6 +109,9 @@ class WalkWorker {
             } else {
                 l.h = 1.0 / static_cast<double>(p.rule.substeps[l.piece]);
                 l.u = static_cast<double>(l.substep) * l.h;
+                if (p.stored && l.steps % p.every == 0)
+                    save(j, p.stored + (p.stored_offsets[l.series] + l.steps / p.every) * hidden);
+                ++l.steps;
             }
             places.put(j, l.piece, l.u, l.h);
         }

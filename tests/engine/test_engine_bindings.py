@@ -151,3 +151,21 @@ def test_a_program_without_operations():
     nothing = torch.zeros(0, len(kernels.OP_COLUMNS), dtype=torch.int64), torch.zeros(0, 2, dtype=torch.float64)
     with pytest.raises(ValueError, match="a program needs operations"):
         kernels.Program(*nothing, 5, 2, 0)
+
+
+def test_thousands_of_walks_in_their_own_process():
+    done = fresh_python(
+        """
+        import collections, json
+        from engine.walk_calls import attempt_walk
+        refused, accepted = collections.Counter(), collections.Counter()
+        for seed in range(700):
+            name, wrong = attempt_walk(seed)
+            (refused if wrong else accepted)[name] += 1
+        print(json.dumps([refused, accepted]))
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    refused, accepted = json.loads(done.stdout)
+    assert sum(refused.values()) > sum(accepted.values())
+    assert len(refused) > 25  # nearly every argument was altered at least once

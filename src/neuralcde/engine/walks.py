@@ -34,7 +34,8 @@ class WalkProblem:
     jumps
         The rows with a jump; None for none.
     rule
-        How steps are chosen: `substeps` (per piece), or `rtol`, `atol`, `max_steps` and `smooth`.
+        How steps are chosen: `substeps` (per piece), with `every` if states are stored for a reversible method; or
+        `rtol`, `atol`, `max_steps` and `smooth`.
     """
 
     flow: Program
@@ -93,6 +94,8 @@ class Walked(NamedTuple):
         The point within its piece at which a series stopped.
     steps
         The accepted steps, as an object of the compiled module.
+    stored
+        The states at every `every`-th step of a series; None unless they are stored.
     """
 
     last: Float[Tensor, "series hidden"]
@@ -105,22 +108,40 @@ class Walked(NamedTuple):
     stuck: Bool[Tensor, "series"]
     stopped: Float[Tensor, "series"]
     steps: Any
+    stored: Float[Tensor, "stored hidden"] | None
 
 
 def walk_forward(
-    walk: Any, z0: Tensor, rows: int, *, at_rows: bool = False, before_jumps: bool = False, keep_steps: bool = False
+    walk: Any,
+    z0: Tensor,
+    rows: int,
+    *,
+    at_rows: bool = False,
+    before_jumps: bool = False,
+    keep_steps: bool = False,
+    stores: bool = False,
 ) -> Walked:
-    """Walk all series to their ends; `walk` is a bound `WalkProblem`, and `rows` their number of rows."""
+    """Walk all series to their ends; `walk` is a bound `WalkProblem`, and `rows` their number of rows.
+
+    `stores`: whether the problem stores states for a reversible method.
+    """
     assert kernels is not None
     last = torch.empty_like(z0, memory_format=torch.contiguous_format, requires_grad=False)
     states = [z0.new_zeros(rows, z0.shape[1]) if wanted else None for wanted in (at_rows, before_jumps)]
     counts = torch.zeros(len(z0), len(kernels.WALK_COLUMNS), dtype=torch.int64)
     stopped = torch.zeros(len(z0), dtype=torch.float64)
+    stored = z0.new_empty(walk.stored, z0.shape[1]) if stores else None
     steps = walk.forward(
-        last=last, at_rows=states[0], before_jumps=states[1], counts=counts, stopped=stopped, keep_steps=keep_steps
+        last=last,
+        at_rows=states[0],
+        before_jumps=states[1],
+        counts=counts,
+        stopped=stopped,
+        keep_steps=keep_steps,
+        stored_states=stored,
     )
     finished, accepted, rejected, evaluations, stuck = counts.unbind(1)
-    return Walked(last, *states, finished, accepted, rejected, evaluations, stuck.bool(), stopped, steps)
+    return Walked(last, *states, finished, accepted, rejected, evaluations, stuck.bool(), stopped, steps, stored)
 
 
 def read_steps(walked: Walked) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""The continuous adjoint of a walk: z and its adjoint are walked back along the pieces, on the native engine."""
+"""Gradients by a walk back along the pieces, on the native engine: the continuous adjoint, or reversed steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .walks import Walk, Walker
 def adjoint_walk(
     walker: Walker, programs: Programs, found: Walk, *, at_rows: bool
 ) -> tuple[Float[Tensor, "series hidden"], Float[Tensor, "rows hidden"] | None]:
-    """The last states and those at the rows, differentiable by the continuous adjoint on the native engine."""
+    """The last states and those at the rows, differentiable by a walk back on the native engine."""
     flow, jump = (() if program is None else program.parameters for program in programs)
     back = _Back(walker.problem(programs), found, len(flow), at_rows)
     sources = (walker.z0, walker.path.coefficients, walker.inputs, *flow, *jump)
@@ -77,6 +77,7 @@ class _WalkBack(torch.autograd.Function):
             coefficient_gradient=to_coefficients,
             input_gradient=to_inputs,
             counts=counts,
+            stored_states=found.stored,
         )
         stuck = int(counts[:, 4].sum())
         if stuck:

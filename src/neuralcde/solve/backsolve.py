@@ -1,4 +1,4 @@
-"""The continuous adjoint method: the state z and its adjoint a are solved backwards in time."""
+"""Gradients by solving backwards in time: the continuous adjoint, or steps that are undone one by one."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ Forward = Callable[[Problem], tuple[Tensor, Tensor]]
 
 
 def solve_with_adjoint(
-    problem: Problem, forward: Forward, steps: object
+    problem: Problem, forward: Forward, steps: object, every: int = 0
 ) -> tuple[Float[Tensor, "saved hidden"], Int[Tensor, "series"]]:
     """The states to save, differentiable by the continuous adjoint; and for each series its failed event, or -1.
 
+    With `every` > 0 the steps are undone and differentiated one by one, and every `every`-th state is kept too.
     The forward pass may run on either engine. It keeps only the states to save, the last state of each series, and the
     states before jumps.
     """
     functions = [getattr(part, name) for kind, name in WRAPPERS for part in problem.modules if isinstance(part, kind)]
     if not all(isinstance(function, nn.Module) for function in functions):
         raise ValueError(
-            'gradient="backsolve" needs the parameters of the field, but the field is a plain function; '
-            'make it an nn.Module, or use gradient="checkpoint".'
+            f'gradient="{"reversible" if every else "backsolve"}" needs the parameters of the field, but the field is '
+            'a plain function; make it an nn.Module, or use gradient="checkpoint".'
         )
     together = ModuleBundle(problem.modules)
     trained = {name: parameter for name, parameter in together.named_parameters() if parameter.requires_grad}
@@ -49,7 +50,7 @@ def solve_with_adjoint(
         every = torch.arange(len(events.time), device=events.time.device)
         since = events.time - problem.start[ragged.series_of_rows(events.offsets)]
         times = since, events.length[every], events.duration[every]
-    fixed = _Fixed(problem, forward, steps if isinstance(steps, Adaptive) else None, together, list(trained))
+    fixed = _Fixed(problem, forward, steps if isinstance(steps, Adaptive) else None, together, list(trained), every)
     states, failed = _Adjoint.apply(fixed, problem.z0, problem.coefficients, inputs, *times, *trained.values())  # type: ignore[no-untyped-call]
     return states, failed
 
@@ -63,6 +64,7 @@ class _Fixed:
     tolerance: Adaptive | None
     together: ModuleBundle
     names: list[str]
+    every: int
 
 
 class _Adjoint(torch.autograd.Function):
@@ -88,7 +90,11 @@ class _Adjoint(torch.autograd.Function):
             asked, before_jumps = moved[asked], (events.jump_row >= 0).nonzero()[:, 0] - 1
         # Keep three kinds of states, each once: those to save, the last one of each series, where the sweep starts, and
         # those before jumps, because a jump cannot be inverted.
-        keys, places = torch.unique(torch.cat([asked, events.offsets[1:] - 1, before_jumps]), return_inverse=True)
+        wanted_events = [asked, events.offsets[1:] - 1, before_jumps]
+        if fixed.every:
+            number = torch.arange(len(owners := ragged.series_of_rows(events.offsets))) - events.offsets[:-1][owners]
+            wanted_events.append((number % fixed.every == 0).nonzero()[:, 0])
+        keys, places = torch.unique(torch.cat(wanted_events), return_inverse=True)
         owner = torch.searchsorted(events.offsets, keys, right=True) - 1
         wanted = Saved(torch.searchsorted(keys, events.offsets), keys - events.offsets[:-1][owner])
         whole = dataclasses.replace(problem, z0=z0.detach(), events=events, saved=wanted)
@@ -96,6 +102,7 @@ class _Adjoint(torch.autograd.Function):
             states, failed = fixed.forward(whole)
         ctx.problem, ctx.keys, ctx.asked, ctx.moved = whole, keys, places[: len(asked)], moved
         ctx.tolerance, ctx.together, ctx.names = fixed.tolerance, fixed.together, fixed.names
+        ctx.reversible = fixed.every > 0
         ctx.save_for_backward(states, z0, coefficients, inputs, since, length, duration, *parameters)
         ctx.mark_non_differentiable(failed)
         return states[ctx.asked], failed
@@ -109,7 +116,7 @@ class _Adjoint(torch.autograd.Function):
         named = dict(zip(ctx.names, parameters, strict=True))
         wanted = coefficients if ctx.needs_input_grad[2] else None
         sums = _Sums(ctx.together, named, wanted, inputs, len(ctx.problem.events.time) if timed else 0)
-        to_z0 = _sweep(ctx.problem, ctx.tolerance, ctx.keys, states, to_states, sums)
+        to_z0 = _sweep(ctx.problem, ctx.reversible, ctx.tolerance, ctx.keys, states, to_states, sums)
         to_times = [part if ctx.moved is None else part[ctx.moved] for part in sums.times] if timed else [None] * 3
         return None, to_z0, sums.coefficients, sums.inputs, *to_times, *sums.parameters
 
@@ -205,6 +212,7 @@ def _split_jumps(events: Events) -> tuple[Events, Int[Tensor, "events"] | None]:
 
 def _sweep(
     problem: Problem,
+    reversible: bool,
     tolerance: Adaptive | None,
     keys: Int[Tensor, "kept"],
     states: Float[Tensor, "kept hidden"],
@@ -240,7 +248,11 @@ def _sweep(
             a = a.index_copy(
                 0, jumping, _pull_back_jump(problem, before, events.jump_row[at[jumping]], a[jumping], sums)
             )
-        if e > 0 and problem.term is not None:
+        if e > 0 and problem.term is not None and reversible:
+            kept = torch.searchsorted(keys, at - 1).clamp(max=len(keys) - 1)
+            known = torch.where((keys[kept] == at - 1)[:, None], states[kept], torch.nan)
+            z, a = _undo(problem, z, a, at - 1, series, known, sums)
+        elif e > 0 and problem.term is not None:
             z, a = _back_over(problem, tolerance, z, a, at - 1, series, sums)
     back = torch.empty_like(order)
     back[order] = torch.arange(len(order), device=order.device)
@@ -278,7 +290,7 @@ def _check_known(result: Tensor, leaves: list[Tensor]) -> None:
         leaf = getattr(node, "variable", None)  # of the nodes at which gradients are accumulated
         if leaf is not None and id(leaf) not in known:
             raise ValueError(
-                'gradient="backsolve" reaches only the parameters of the field and of the cell, but one of them uses '
+                "this gradient method reaches only the parameters of the field and of the cell, but one of them uses "
                 f"another tensor of shape {tuple(leaf.shape)} that requires gradients. Register it as an nn.Parameter "
                 'of the module, detach it, or use gradient="checkpoint".'
             )
@@ -352,6 +364,53 @@ def _reverse(
     taken = z[going], a[going], at[going], series[going], upper, share
     new_z, new_a, _ = _reverse_step(problem, *taken, sums, adding=True)
     return z.index_copy(0, going, new_z), a.index_copy(0, going, new_a)
+
+
+def _undo(
+    problem: Problem,
+    z: Tensor,
+    a: Tensor,
+    at: Int[Tensor, "batch"],
+    series: Int[Tensor, "batch"],
+    known: Float[Tensor, "batch hidden"],
+    sums: _Sums,
+) -> tuple[Tensor, Tensor]:
+    """Undo the steps of the events `at`: a step back gives the state before, unless it is `known` (not NaN there).
+
+    The step is then taken again from that state, and the adjoint goes through it by its vector-Jacobian product.
+    """
+    term, events, tableau, dtype = problem.term, problem.events, problem.tableau, z.dtype
+    assert term is not None
+    going = (events.piece[at] >= 0).nonzero()[:, 0]
+    if len(going) == 0:
+        return z, a
+    at, series = at[going], series[going]
+    piece, start = events.piece[at], events.start[at]
+    times = torch.stack([events.time[at] - problem.start.detach()[series], events.length[at], events.duration[at]])
+    coefficients = problem.coefficients.detach()[piece]
+    bounds = time_bounds(times[0], events.time[at + 1] - problem.start.detach()[series], dtype)
+
+    def place(pieces: Tensor, times: Tensor, sign: int) -> Place:
+        since, length, duration = times
+        upper = 0.0 if sign > 0 else 1.0
+        columns = (start + upper * length, sign * length, since + upper * duration, sign * duration)
+        low, du, t, dt = (column.to(dtype) for column in columns)
+        return Place(pieces, low[:, None], du[:, None], t, dt[:, None], *bounds)
+
+    back = place(coefficients, times, -1)
+    with torch.no_grad():
+        before = runge_kutta(tableau, lambda s, y: sums.call(back.increment, term, tableau.c[s], y), z[going]).end
+        before = torch.where(known[going].isnan(), before, known[going])
+    with torch.enable_grad():
+        y, pieces, leaf = (part.detach().requires_grad_() for part in (before, coefficients, times))
+        there = place(pieces, leaf, 1)
+        end = runge_kutta(tableau, lambda s, y: sums.call(there.increment, term, tableau.c[s], y), y).end
+    leaves = [y, pieces, leaf, *sums.leaves]
+    _check_known(end, leaves)
+    to_y, *rest = torch.autograd.grad(end, leaves, a[going], allow_unused=True)
+    assert to_y is not None
+    sums.add_stage(-1.0, piece, at, *rest)
+    return z.index_copy(0, going, before), a.index_copy(0, going, to_y)
 
 
 def _reverse_step(

@@ -10,7 +10,8 @@ from ..engine import transformed
 from ..fields import LowRankField, MLPField
 from ..paths import ControlPath
 from ..series import ragged
-from .steps import Steps
+from .solvers import Tableau
+from .steps import Adaptive, Steps
 from .terms import Jump, Term
 
 
@@ -66,6 +67,17 @@ def check_choices(steps: object, save: object) -> None:
         raise TypeError(f"steps must be AtKnots(), FixedSteps(size) or Adaptive(), got {steps!r}.")
     if not isinstance(save, Tensor) and not (isinstance(save, str) and save in ("last", "knots", "dense")):
         raise ValueError(f'save={save!r} is not "last", "knots", "dense" or a tensor of times.')
+
+
+def check_reversible(tableau: Tableau, steps: Steps) -> None:
+    """Raise `ValueError` unless steps of the solver can be undone by steps backwards in time."""
+    if not tableau.reversible:
+        raise ValueError(
+            f'gradient="reversible" needs a solver whose steps can be undone, such as "ees25", got {tableau.name!r}; '
+            'use gradient="checkpoint" with it.'
+        )
+    if isinstance(steps, Adaptive):
+        raise ValueError('gradient="reversible" needs fixed steps; use gradient="checkpoint" with Adaptive.')
 
 
 def _check_field(field: MLPField | LowRankField, z0: Tensor, path: ControlPath) -> None:

@@ -22,7 +22,7 @@ from ..engine import (
 from ..series import ragged
 from .backsolve import solve_with_adjoint
 from .events import KnotEvents
-from .gradients import Backprop, Backsolve, Checkpoint, Gradient
+from .gradients import Backprop, Backsolve, Checkpoint, Gradient, Reversible
 from .loop import Problem, solve_plainly
 from .solvers import Tableau
 from .steps import Steps
@@ -61,21 +61,21 @@ class Run:
     def __call__(self, problem: Problem, event_states: Tensor | None = None) -> Ran:
         """Solve the problem; `event_states` are the states at all events, if they are known already."""
         programs = _programs_for_events(problem)
-        if isinstance(self.method, Backsolve) and transformed():
-            raise ValueError(
-                'gradient="backsolve" supports neither torch.func nor forward mode; use gradient="checkpoint".'
-            )
+        if isinstance(self.method, Backsolve | Reversible) and transformed():
+            name = type(self.method).__name__.lower()
+            raise ValueError(f'gradient="{name}" supports neither torch.func nor forward mode; use "checkpoint".')
         differentiated = torch.is_grad_enabled()
         if event_states is not None and not differentiated:
             engine = f"torch: {programs}" if isinstance(programs, str) else engine_name()
             first = problem.events.offsets[:-1][ragged.series_of_rows(problem.saved.offsets)]
             failed = torch.full((len(problem.z0),), -1, dtype=torch.int64, device=problem.z0.device)
             return Ran(event_states[first + problem.saved.event], failed, engine, False)
-        if isinstance(self.method, Backsolve) and differentiated:
+        if isinstance(self.method, Backsolve | Reversible) and differentiated:
+            every = self.method.every if isinstance(self.method, Reversible) else 0
             engine = f"torch: {programs}" if isinstance(programs, str) else f"{engine_name()} forward, torch backward"
-            return Ran(*solve_with_adjoint(problem, _forward_only, self.steps), engine)
+            return Ran(*solve_with_adjoint(problem, _forward_only, self.steps, every), engine)
         if isinstance(programs, str):
-            method = Backprop() if transformed() or isinstance(self.method, Backsolve) else self.method
+            method = Backprop() if transformed() or isinstance(self.method, Backsolve | Reversible) else self.method
             return Ran(*solve_plainly(problem, method), f"torch: {programs}")
         if isinstance(self.method, Backprop) and differentiated:
             return Ran(*solve_plainly(problem, self.method), "torch: backprop differentiates the plain loop")

@@ -13,10 +13,10 @@ from torch import Tensor
 from ..fields import VectorField, as_field
 from ..paths import ControlPath
 from ..series import ragged
-from .asked_states import Save, saved_events, states_at_times
-from .checks import check_choices, check_problem
+from .asked_states import Save, saved_events, slopes_at_times, states_at_times
+from .checks import check_choices, check_problem, check_reversible
 from .events import events_of, knot_events
-from .gradients import Backsolve, Checkpoint, Gradient, as_gradient
+from .gradients import Backsolve, Checkpoint, Gradient, Reversible, as_gradient
 from .loop import Problem
 from .not_compiled import not_compiled
 from .run import Run
@@ -56,11 +56,12 @@ def solve_cde(
     z0
         Initial states.
     solver
-        "euler", "midpoint", "heun", "ralston", "rk4" (the 3/8 rule), "dopri5", "tsit5", or a `Tableau`.
+        "euler", "midpoint", "heun", "ralston", "rk4" (the 3/8 rule), "dopri5", "tsit5", "ees25", or a
+        `Tableau`.
     steps
         `AtKnots(substeps=1)` (default), `FixedSteps(size)`, or `Adaptive(rtol, atol, max_steps)`.
     gradient
-        "checkpoint" (default, or `Checkpoint(every=k)`), "backprop", "backsolve".
+        "checkpoint" (default, or `Checkpoint(every=k)`), "backprop", "backsolve", "reversible".
     save
         Which states to keep: "last"; "knots"; "dense", for `solution.evaluate`; or those at a tensor of times, of shape
         (k,) shared by all series or (series, k). The last state is always kept.
@@ -145,10 +146,13 @@ def solve(
     steps = AtKnots() if steps is None else steps
     check_problem(path, z0, flow, jump)
     check_choices(steps, save)
+    if isinstance(method, Reversible) and flow is not None:
+        check_reversible(tableau, steps)
     rows = None if jump is None else jump.rows
     walk, known = None, None
-    if flow is not None and (isinstance(steps, Adaptive) or isinstance(method, Backsolve)):
-        walker = Walker(path, flow, jump, z0, tableau, steps)
+    if flow is not None and (isinstance(steps, Adaptive) or isinstance(method, Backsolve | Reversible)):
+        every = method.every if isinstance(method, Reversible) else 0
+        walker = Walker(path, flow, jump, z0, tableau, steps, every)
         solution = None if error else walked_solution(walker, method, save)
         if solution is not None:
             _raise_if(throw, solution.statuses, solution.reached, path, steps)
@@ -205,10 +209,17 @@ def solve(
     if save == "dense":
         at_rows = saved_events(events, reached, "knots", path)
         first = events.offsets[:-1][ragged.series_of_rows(at_rows.offsets)]
+
+        def dense(t: Tensor) -> Tensor:
+            return states_at_times(run, problem, path, states, t, dense=True)
+
         return dataclasses.replace(
             solution,
             states_at_knots=states[first + at_rows.event],
-            dense=lambda t: states_at_times(run, problem, path, states, t, dense=True),
+            dense=dense,
+            slope=lambda t: slopes_at_times(problem, path, dense(t), t),
+            step_times=events.time,
+            step_offsets=events.offsets,
         )
     return solution
 

@@ -11,7 +11,7 @@ from .adjoint_walk import adjoint_walk
 from .asked_states import Save, saved_events
 from .backsolve import solve_with_adjoint
 from .events import Events, events_of
-from .gradients import Backsolve, Gradient
+from .gradients import Backsolve, Gradient, Reversible
 from .loop import Problem
 from .solution import Solution
 from .steps import Adaptive, AtKnots, fixed_grid
@@ -28,7 +28,7 @@ def walked_solution(walker: Walker, method: Gradient, save: Save) -> Solution | 
         return None
     programs = walker.programs
     differentiated = walker.differentiated(programs)
-    adjoint = differentiated and isinstance(method, Backsolve)
+    adjoint = differentiated and isinstance(method, Backsolve | Reversible)
     adaptive = isinstance(walker.steps, Adaptive)
     if (differentiated and not adjoint) or not (adjoint or adaptive):
         return None

@@ -40,6 +40,8 @@ class Walk(NamedTuple):
         The time at which each series ended or stopped.
     engine
         As in `Stats`.
+    stored
+        States stored for a reversible method.
     """
 
     last: Float[Tensor, "series hidden"]
@@ -54,6 +56,7 @@ class Walk(NamedTuple):
     stuck: Bool[Tensor, "series"]
     reached: Float[Tensor, "series"]
     engine: str
+    stored: Float[Tensor, "stored hidden"] | None = None
 
     @property
     def stats(self) -> Stats:
@@ -78,6 +81,8 @@ class Walker:
     ----------
     path, term, jump, z0, tableau, steps
         The problem.
+    every
+        Distance in steps between two states that are stored for a reversible method; 0: none.
     """
 
     path: ControlPath
@@ -86,6 +91,7 @@ class Walker:
     z0: Tensor
     tableau: Tableau
     steps: Steps
+    every: int = 0
 
     @property
     def programs(self) -> Programs | str:
@@ -140,7 +146,7 @@ class Walker:
                 "smooth": self.steps.smoothing,
             }
         else:
-            rule = {"substeps": steps_per_piece(self.path, self.steps).long()}
+            rule = {"substeps": steps_per_piece(self.path, self.steps).long(), "every": self.every}
         return WalkProblem(
             flow=flow,
             jump=jump,
@@ -168,6 +174,7 @@ class Walker:
             at_rows=at_rows,
             before_jumps=before_jumps and self.jump is not None,
             keep_steps=keep_steps,
+            stores=self.every > 0,
         )
         grid, states = None, None
         if keep_steps:
@@ -186,6 +193,7 @@ class Walker:
             walked.stuck,
             self._reached(walked.finished, walked.stopped),
             engine_name(),
+            walked.stored,
         )
 
     def _reached(self, finished: Int[Tensor, "series"], u: Float[Tensor, "series"]) -> Float[Tensor, "series"]:

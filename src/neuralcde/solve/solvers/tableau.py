@@ -29,6 +29,9 @@ class Tableau:
     b_error
         Weights of the embedded method minus b, from which `Adaptive` estimates the error. Empty for methods without an
         embedded method.
+    reversible
+        Whether a step of the method backwards in time undoes a step forwards, to an order well above that of the
+        method, so that `gradient="reversible"` can be used.
 
     Notes
     -----
@@ -44,6 +47,7 @@ class Tableau:
     b: Sequence[float]
     c: Sequence[float]
     b_error: Sequence[float] = ()
+    reversible: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "a", tuple(map(tuple, self.a)))
