@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 from dataclasses import dataclass
@@ -142,14 +141,14 @@ def solve_natively(
     inputs = z0.new_zeros(0, 0) if row_inputs is None else row_inputs
     differentiable = (z0, coefficients, inputs, *flow, *jump)
     if not (torch.is_grad_enabled() and any(x.requires_grad for x in differentiable)):
-        states, failed, _, _ = _forward(dataclasses.replace(problem, every=0), *differentiable)
+        states, failed, _, _ = _forward(problem, 0, *differentiable)
         return states, failed
     states, failed = _Solve.apply(problem, *differentiable)  # type: ignore[no-untyped-call]
     return states, failed
 
 
 def _forward(
-    problem: NativeProblem, z0: Tensor, coefficients: Tensor, row_inputs: Tensor, *parameters: Tensor
+    problem: NativeProblem, every: int, z0: Tensor, coefficients: Tensor, row_inputs: Tensor, *parameters: Tensor
 ) -> tuple[Tensor, Tensor, Any, Tensor]:
     """The saved states, the failed events, the solve as an object of the compiled module, and its checkpoints."""
     assert kernels is not None
@@ -167,7 +166,7 @@ def _forward(
         row_inputs=row_inputs.detach().contiguous(),
         events=kernels.Events(**vars(problem.events)),
         saved=kernels.Saved(problem.saved_offsets, problem.saved_event),
-        every=problem.every,
+        every=every,
         threads=torch.get_num_threads(),
     )
     failed = torch.full((len(z0),), -1, dtype=torch.int64)
@@ -179,7 +178,7 @@ def _forward(
     else:
         owner = ragged.series_of_rows(problem.saved_offsets)
         states = known.index_select(0, problem.events.offsets.index_select(0, owner) + problem.saved_event)
-        if problem.every:
+        if every:
             call.lay_out(event_states=known, checkpoints=checkpoints)
     return states, failed, call, checkpoints
 
@@ -191,7 +190,7 @@ class _Solve(torch.autograd.Function):
     def forward(
         ctx: Any, problem: NativeProblem, z0: Tensor, coefficients: Tensor, row_inputs: Tensor, *parameters: Tensor
     ) -> Any:
-        states, failed, call, checkpoints = _forward(problem, z0, coefficients, row_inputs, *parameters)
+        states, failed, call, checkpoints = _forward(problem, problem.every, z0, coefficients, row_inputs, *parameters)
         ctx.call, ctx.checkpoints, ctx.count = call, checkpoints, len(problem.parameters()[0])
         ctx.save_for_backward(z0, coefficients, row_inputs, *parameters)
         ctx.mark_non_differentiable(failed)

@@ -127,21 +127,35 @@ def walk_forward(
     """
     assert kernels is not None
     last = torch.empty_like(z0, memory_format=torch.contiguous_format, requires_grad=False)
-    states = [z0.new_zeros(rows, z0.shape[1]) if wanted else None for wanted in (at_rows, before_jumps)]
+    rows_after, rows_before = (
+        z0.new_zeros(rows, z0.shape[1]) if wanted else None for wanted in (at_rows, before_jumps)
+    )
     counts = torch.zeros(len(z0), len(kernels.WALK_COLUMNS), dtype=torch.int64)
     stopped = torch.zeros(len(z0), dtype=torch.float64)
     stored = z0.new_empty(walk.stored, z0.shape[1]) if stores else None
     steps = walk.forward(
         last=last,
-        at_rows=states[0],
-        before_jumps=states[1],
+        at_rows=rows_after,
+        before_jumps=rows_before,
         counts=counts,
         stopped=stopped,
         keep_steps=keep_steps,
         stored_states=stored,
     )
     finished, accepted, rejected, evaluations, stuck = counts.unbind(1)
-    return Walked(last, *states, finished, accepted, rejected, evaluations, stuck.bool(), stopped, steps, stored)
+    return Walked(
+        last,
+        rows_after,
+        rows_before,
+        finished,
+        accepted,
+        rejected,
+        evaluations,
+        stuck.bool(),
+        stopped,
+        steps,
+        stored,
+    )
 
 
 def read_steps(walked: Walked) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -61,6 +61,12 @@ def _all_finite(x: Tensor) -> bool:
     return numbers.size == 0 or bool(np.isfinite(numbers.min()) and np.isfinite(numbers.max()))
 
 
+def has_failures(failed: Tensor) -> bool:
+    """Whether any of these events is not -1."""
+    plain = failed.device.type == "cpu" and not transformed()
+    return bool(failed.numpy().max(initial=-1) >= 0) if plain else bool((failed >= 0).any())
+
+
 def check_choices(steps: object, save: object) -> None:
     """Raise an error for unknown values of `steps` and `save`."""
     if not isinstance(steps, Steps):

@@ -14,7 +14,7 @@ from ..fields import VectorField, as_field
 from ..paths import ControlPath
 from ..series import ragged
 from .asked_states import Save, saved_events, slopes_at_times, states_at_times
-from .checks import check_choices, check_problem, check_reversible
+from .checks import check_choices, check_problem, check_reversible, has_failures
 from .events import events_of, knot_events
 from .gradients import Backsolve, Checkpoint, Gradient, Reversible, as_gradient
 from .loop import Problem
@@ -175,16 +175,17 @@ def solve(
     finished = None if walk is None else walk.finished
     events, reached = events_of(path, grid, rows, finished) if simple is None else (simple, None)
     saved = saved_events(events, reached, save, path)
-    start = path.knots[path.series.offsets[:-1]] if start is None else start
+    start = path.knots.index_select(0, path.series.offsets[:-1]) if start is None else start
     problem = Problem(flow, jump, tableau, path.coefficients, start, z0, events, saved)
     states, failed, engine, evaluated = run(problem, known)
 
     last = states if isinstance(save, str) and save == "last" else states[saved.offsets[1:] - 1]
-    last_event = events.offsets[1:] - 1
-    statuses = torch.where(failed >= 0, 1, 0) if walk is None else torch.where(failed >= 0, 1, walk.statuses(path))
-    times = events.time.detach()
-    ended = times[torch.where(failed >= 0, events.offsets[:-1] + failed, last_event)]
-    _raise_if(throw, statuses, ended, path, steps)
+    ended = events.time.detach().index_select(0, events.offsets[1:] - 1)
+    statuses = torch.zeros_like(failed) if walk is None else walk.statuses(path)
+    if walk is not None or has_failures(failed):
+        statuses = torch.where(failed >= 0, 1, statuses)
+        ended = torch.where(failed >= 0, events.time.detach()[events.offsets[:-1] + failed.clamp(min=0)], ended)
+        _raise_if(throw, statuses, ended, path, steps)
     estimate = None
     # Step doubling with Richardson extrapolation: halving the steps of a method of order p divides its error by 2**p.
     if error and grid is not None:
@@ -194,8 +195,9 @@ def solve(
             fine = run(dataclasses.replace(problem, z0=z0.detach(), events=finer, saved=ends)).states
         estimate = (fine - last.detach()).abs().amax(1) * 2**tableau.order / (2**tableau.order - 1)
     accepted = events.counts - 1 if flow is not None else torch.zeros_like(events.counts)
+    cost = accepted * (tableau.stages if evaluated else 0)
     stats = Stats(
-        evaluations=accepted * (tableau.stages if evaluated else 0) + (0 if walk is None else walk.evaluations),
+        evaluations=cost if walk is None else cost + walk.evaluations,
         accepted=accepted,
         rejected=torch.zeros_like(accepted) if walk is None else walk.rejected,
         engine=engine,
