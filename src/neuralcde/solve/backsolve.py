@@ -14,11 +14,11 @@ from ..engine import once_differentiable
 from ..fields import FunctionField, ODEAsCDE
 from ..series import ragged
 from .adaptive import relative, step_factor
-from .events import Events, KnotEvents, Saved
+from .events import Saved, split_jumps
 from .loop import Problem
 from .parameter_snapshot import ModuleBundle
+from .reverse_steps import Sums, check_known, reverse_step, undo_step
 from .solution import SolveError
-from .step import Place, runge_kutta, time_bounds
 from .steps import Adaptive
 
 WRAPPERS = ((FunctionField, "function"), (ODEAsCDE, "h"))  # fields around a user's callable, and its attribute
@@ -83,7 +83,7 @@ class _Adjoint(torch.autograd.Function):
         *parameters: Tensor,
     ) -> Any:
         problem = fixed.problem
-        events, moved = _split_jumps(problem.events)
+        events, moved = split_jumps(problem.events)
         asked = problem.events.offsets[:-1][ragged.series_of_rows(problem.saved.offsets)] + problem.saved.event
         before_jumps = asked[:0]
         if moved is not None:
@@ -115,99 +115,10 @@ class _Adjoint(torch.autograd.Function):
         timed = any(ctx.needs_input_grad[4:7])
         named = dict(zip(ctx.names, parameters, strict=True))
         wanted = coefficients if ctx.needs_input_grad[2] else None
-        sums = _Sums(ctx.together, named, wanted, inputs, len(ctx.problem.events.time) if timed else 0)
+        sums = Sums(ctx.together, named, wanted, inputs, len(ctx.problem.events.time) if timed else 0)
         to_z0 = _sweep(ctx.problem, ctx.reversible, ctx.tolerance, ctx.keys, states, to_states, sums)
         to_times = [part if ctx.moved is None else part[ctx.moved] for part in sums.times] if timed else [None] * 3
         return None, to_z0, sums.coefficients, sums.inputs, *to_times, *sums.parameters
-
-
-class _Sums:
-    """Gradients that the reverse sweep accumulates.
-
-    It evaluates the modules with detached copies of their parameters. Hooks on the real parameters therefore see only
-    the accumulated gradient, not that of every stage.
-    """
-
-    def __init__(
-        self,
-        together: ModuleBundle,
-        parameters: dict[str, Tensor],
-        coefficients: Tensor | None,
-        inputs: Tensor,
-        timed: int,
-    ):
-        self.together = together
-        self.named = {name: parameter.detach().requires_grad_() for name, parameter in parameters.items()}
-        self.leaves = list(self.named.values())
-        self.coefficients = None if coefficients is None else torch.zeros_like(coefficients)
-        self.inputs = torch.zeros_like(inputs)
-        self.times = inputs.new_zeros(3, timed, dtype=torch.float64)  # since, length, duration of every event
-        self.parameters = [torch.zeros_like(leaf) for leaf in self.leaves]
-
-    def call(self, function: Callable[..., Tensor], *arguments: Any) -> Tensor:
-        """Call a function of the field or cell with the detached parameters."""
-        return self.together.call_with(self.named, function, *arguments)  # type: ignore[no-any-return]
-
-    def add_stage(
-        self,
-        weight: float,
-        piece: Tensor,
-        at: Tensor,
-        to_pieces: Tensor | None,
-        to_times: Tensor | None,
-        *rest: Tensor | None,
-    ) -> None:
-        """Add the gradients from one stage of a reverse step, times the weight of the stage."""
-        if to_pieces is not None and self.coefficients is not None:
-            self.coefficients.index_add_(0, piece, -weight * to_pieces)
-        if to_times is not None and self.times.numel():
-            self.times.index_add_(1, at, -weight * to_times)
-        self.add(rest, -weight)
-
-    def add(self, gradients: tuple[Tensor | None, ...], factor: float) -> None:
-        """Add `factor` times the gradients with respect to the parameters."""
-        for total, part in zip(self.parameters, gradients, strict=True):
-            if part is not None:
-                total.add_(part, alpha=factor)
-
-
-def _split_jumps(events: Events) -> tuple[Events, Int[Tensor, "events"] | None]:
-    """Insert an event before each jump, so that the state before the jump can be saved.
-
-    Returns
-    -------
-    Events
-        The events with the inserted ones, detached.
-    Tensor or None
-        The new index of each original event; None if there are no jumps and nothing was inserted.
-    """
-    if isinstance(events, KnotEvents) and events.jumps is None:
-        return events.detached(), None
-    every = torch.arange(len(events.time), device=events.time.device)
-    columns = (events.piece, events.start, events.length, events.duration, events.time, events.jump_row)
-    events = Events(events.offsets, *(column[every].detach() for column in columns))
-    jumping = events.jump_row >= 0
-    if not bool(jumping.any()):
-        return events, None
-    # An event with a jump becomes two: an inserted one without step or jump, then itself.
-    ends = (1 + jumping.long()).cumsum(0)
-    moved = ends - 1
-    total = int(ends[-1])
-
-    def spread(values: Tensor, fill: float) -> Tensor:
-        return values.new_full((total,), fill).index_copy(0, moved, values)
-
-    bounds = torch.nn.functional.pad(ends, (1, 0))
-    split = Events(
-        bounds[events.offsets],
-        spread(events.piece, -1),
-        spread(events.start, 0.0),
-        spread(events.length, 0.0),
-        spread(events.duration, 0.0),
-        events.time[ragged.series_of_rows(bounds)],
-        spread(events.jump_row, -1),
-    )
-    return split, moved
 
 
 def _sweep(
@@ -217,7 +128,7 @@ def _sweep(
     keys: Int[Tensor, "kept"],
     states: Float[Tensor, "kept hidden"],
     to_states: Float[Tensor, "kept hidden"],
-    sums: _Sums,
+    sums: Sums,
 ) -> Float[Tensor, "series hidden"]:
     """The reverse sweep, from the last event of every series to its first; returns the gradient with respect to z0.
 
@@ -251,7 +162,7 @@ def _sweep(
         if e > 0 and problem.term is not None and reversible:
             kept = torch.searchsorted(keys, at - 1).clamp(max=len(keys) - 1)
             known = torch.where((keys[kept] == at - 1)[:, None], states[kept], torch.nan)
-            z, a = _undo(problem, z, a, at - 1, series, known, sums)
+            z, a = undo_step(problem, z, a, at - 1, series, known, sums)
         elif e > 0 and problem.term is not None:
             z, a = _back_over(problem, tolerance, z, a, at - 1, series, sums)
     back = torch.empty_like(order)
@@ -259,42 +170,19 @@ def _sweep(
     return a[back]
 
 
-def _pull_back_jump(problem: Problem, before: Tensor, row: Tensor, a: Tensor, sums: _Sums) -> Tensor:
+def _pull_back_jump(problem: Problem, before: Tensor, row: Tensor, a: Tensor, sums: Sums) -> Tensor:
     """The adjoint before jumps, given the adjoint `a` after them."""
     assert problem.jump is not None
     with torch.enable_grad():
         z, x = before.detach().requires_grad_(), problem.jump.inputs.detach()[row].requires_grad_()
         after = sums.call(problem.jump.cell, z, x)
     leaves = [z, x, *sums.leaves]
-    _check_known(after, leaves)
+    check_known(after, leaves)
     to_z, to_x, *rest = torch.autograd.grad(after, leaves, a, allow_unused=True)
     sums.add(tuple(rest), 1.0)
     if to_x is not None:
         sums.inputs.index_add_(0, row, to_x)
     return torch.zeros_like(a) if to_z is None else to_z
-
-
-def _check_known(result: Tensor, leaves: list[Tensor]) -> None:
-    """Raise `ValueError` if the result depends on a tensor that requires gradients and is not one of the leaves.
-
-    The adjoint method has an integral for each parameter and for the path; the gradient of any other tensor would be
-    dropped.
-    """
-    known = {*map(id, leaves)}
-    nodes, seen = [result.grad_fn], set()
-    while nodes:
-        node = nodes.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        leaf = getattr(node, "variable", None)  # of the nodes at which gradients are accumulated
-        if leaf is not None and id(leaf) not in known:
-            raise ValueError(
-                "this gradient method reaches only the parameters of the field and of the cell, but one of them uses "
-                f"another tensor of shape {tuple(leaf.shape)} that requires gradients. Register it as an nn.Parameter "
-                'of the module, detach it, or use gradient="checkpoint".'
-            )
-        nodes += [before for before, _ in node.next_functions]
 
 
 def _back_over(
@@ -304,7 +192,7 @@ def _back_over(
     a: Tensor,
     at: Int[Tensor, "batch"],
     series: Int[Tensor, "batch"],
-    sums: _Sums,
+    sums: Sums,
 ) -> tuple[Tensor, Tensor]:
     """Reverse the step of one event: as a single step, or with adaptive steps controlled by the error of (z, a)."""
     going = (problem.events.piece[at] >= 0).nonzero()[:, 0]
@@ -319,7 +207,7 @@ def _back_over(
         left = remaining[going]
         share = torch.where(size[going] >= left * (1 - 1e-9), left, size[going])
         tried = z[going], a[going], at[going], series[going], left, share
-        new_z, new_a, error = _reverse_step(problem, *tried, sums, adding=False)
+        new_z, new_a, error = reverse_step(problem, *tried, sums, adding=False)
         assert error is not None
         old, new = torch.cat([z[going], a[going]], 1).abs(), torch.cat([new_z, new_a], 1).abs()
         scale = tolerance.atol + tolerance.rtol * torch.maximum(old, new)
@@ -356,112 +244,11 @@ def _reverse(
     going: Int[Tensor, "going"],
     upper: Float[Tensor, "going"],
     share: Float[Tensor, "going"],
-    sums: _Sums,
+    sums: Sums,
 ) -> tuple[Tensor, Tensor]:
     """Reverse the steps of the series in `going`, accumulating gradients; the other series stay unchanged."""
     if len(going) == 0:
         return z, a
     taken = z[going], a[going], at[going], series[going], upper, share
-    new_z, new_a, _ = _reverse_step(problem, *taken, sums, adding=True)
+    new_z, new_a, _ = reverse_step(problem, *taken, sums, adding=True)
     return z.index_copy(0, going, new_z), a.index_copy(0, going, new_a)
-
-
-def _undo(
-    problem: Problem,
-    z: Tensor,
-    a: Tensor,
-    at: Int[Tensor, "batch"],
-    series: Int[Tensor, "batch"],
-    known: Float[Tensor, "batch hidden"],
-    sums: _Sums,
-) -> tuple[Tensor, Tensor]:
-    """Undo the steps of the events `at`: a step back gives the state before, unless it is `known` (not NaN there).
-
-    The step is then taken again from that state, and the adjoint goes through it by its vector-Jacobian product.
-    """
-    term, events, tableau, dtype = problem.term, problem.events, problem.tableau, z.dtype
-    assert term is not None
-    going = (events.piece[at] >= 0).nonzero()[:, 0]
-    if len(going) == 0:
-        return z, a
-    at, series = at[going], series[going]
-    piece, start = events.piece[at], events.start[at]
-    times = torch.stack([events.time[at] - problem.start.detach()[series], events.length[at], events.duration[at]])
-    coefficients = problem.coefficients.detach()[piece]
-    bounds = time_bounds(times[0], events.time[at + 1] - problem.start.detach()[series], dtype)
-
-    def place(pieces: Tensor, times: Tensor, sign: int) -> Place:
-        since, length, duration = times
-        upper = 0.0 if sign > 0 else 1.0
-        columns = (start + upper * length, sign * length, since + upper * duration, sign * duration)
-        low, du, t, dt = (column.to(dtype) for column in columns)
-        return Place(pieces, low[:, None], du[:, None], t, dt[:, None], *bounds)
-
-    back = place(coefficients, times, -1)
-    with torch.no_grad():
-        before = runge_kutta(tableau, lambda s, y: sums.call(back.increment, term, tableau.c[s], y), z[going]).end
-        before = torch.where(known[going].isnan(), before, known[going])
-    with torch.enable_grad():
-        y, pieces, leaf = (part.detach().requires_grad_() for part in (before, coefficients, times))
-        there = place(pieces, leaf, 1)
-        end = runge_kutta(tableau, lambda s, y: sums.call(there.increment, term, tableau.c[s], y), y).end
-    leaves = [y, pieces, leaf, *sums.leaves]
-    _check_known(end, leaves)
-    to_y, *rest = torch.autograd.grad(end, leaves, a[going], allow_unused=True)
-    assert to_y is not None
-    sums.add_stage(-1.0, piece, at, *rest)
-    return z.index_copy(0, going, before), a.index_copy(0, going, to_y)
-
-
-def _reverse_step(
-    problem: Problem,
-    z: Tensor,
-    a: Tensor,
-    at: Int[Tensor, "batch"],
-    series: Int[Tensor, "batch"],
-    upper: Float[Tensor, "batch"],
-    share: Float[Tensor, "batch"],
-    sums: _Sums,
-    *,
-    adding: bool,
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """One Runge-Kutta step of [z, a] backwards in time.
-
-    The step starts at fraction `upper` of the event's step and goes back by the fraction `share` of it. At every stage
-    the increment of z is that of the term over a step of negative length, and the increment of a is minus its
-    vector-Jacobian product with a. The same vector-Jacobian products with respect to the path, the times and the
-    parameters, summed with the weights of the stages, are the integrals of the adjoint method. If `adding`, they are
-    added to `sums`. Otherwise the step is only tried, and its error is estimated.
-    """
-    term, events, tableau, dtype = problem.term, problem.events, problem.tableau, z.dtype
-    assert term is not None
-    piece, start = events.piece[at], events.start[at]
-    times = torch.stack([events.time[at] - problem.start.detach()[series], events.length[at], events.duration[at]])
-    coefficients = problem.coefficients.detach()[piece]
-    bounds = time_bounds(times[0], events.time[at + 1] - problem.start.detach()[series], dtype)
-
-    def increment(stage: int, both: Tensor) -> Tensor:
-        y, b = both.chunk(2, dim=1)
-        with torch.enable_grad():
-            y, pieces, leaf = (part.detach().requires_grad_() for part in (y, coefficients, times))
-            since, length, duration = leaf
-            place = Place(
-                pieces,
-                (start + upper * length)[:, None].to(dtype),
-                (-share * length)[:, None].to(dtype),
-                (since + upper * duration).to(dtype),
-                (-share * duration)[:, None].to(dtype),
-                *bounds,
-            )
-            change = sums.call(place.increment, term, tableau.c[stage], y)
-        leaves = [y, pieces, leaf, *sums.leaves] if adding else [y]
-        if adding:
-            _check_known(change, leaves)
-        to_y, *rest = torch.autograd.grad(change, leaves, b, allow_unused=True)
-        if adding:
-            sums.add_stage(tableau.b[stage], piece, at, *rest)
-        return torch.cat([change.detach(), torch.zeros_like(b) if to_y is None else -to_y], dim=1)
-
-    stepped = runge_kutta(tableau, increment, torch.cat([z, a], dim=1), with_error=not adding)
-    new_z, new_a = stepped.end.chunk(2, dim=1)
-    return new_z, new_a, stepped.error
