@@ -14,7 +14,7 @@ from ..engine import once_differentiable
 from ..fields import FunctionField, ODEAsCDE
 from ..series import ragged
 from .adaptive import relative, step_factor
-from .events import Saved, split_jumps
+from .events import Events, Saved, split_jumps
 from .loop import Problem
 from .parameter_snapshot import ModuleBundle
 from .reverse_steps import Sums, check_known, reverse_step, undo_step
@@ -92,8 +92,7 @@ class _Adjoint(torch.autograd.Function):
         # those before jumps, because a jump cannot be inverted.
         wanted_events = [asked, events.offsets[1:] - 1, before_jumps]
         if fixed.every:
-            number = torch.arange(len(owners := ragged.series_of_rows(events.offsets))) - events.offsets[:-1][owners]
-            wanted_events.append((number % fixed.every == 0).nonzero()[:, 0])
+            wanted_events.append(_every_step(events, fixed.every))
         keys, places = torch.unique(torch.cat(wanted_events), return_inverse=True)
         owner = torch.searchsorted(events.offsets, keys, right=True) - 1
         wanted = Saved(torch.searchsorted(keys, events.offsets), keys - events.offsets[:-1][owner])
@@ -119,6 +118,14 @@ class _Adjoint(torch.autograd.Function):
         to_z0 = _sweep(ctx.problem, ctx.reversible, ctx.tolerance, ctx.keys, states, to_states, sums)
         to_times = [part if ctx.moved is None else part[ctx.moved] for part in sums.times] if timed else [None] * 3
         return None, to_z0, sums.coefficients, sums.inputs, *to_times, *sums.parameters
+
+
+def _every_step(events: Events, every: int) -> Int[Tensor, "kept"]:
+    """The events with steps number 0, `every`, 2 `every`, ... of their series."""
+    moves = events.piece[torch.arange(len(events.time), device=events.time.device)] >= 0
+    before = moves.cumsum(0) - moves.long()
+    number = before - before[events.offsets[:-1]][ragged.series_of_rows(events.offsets)]
+    return (moves & (number % every == 0)).nonzero()[:, 0]
 
 
 def _sweep(
