@@ -91,8 +91,9 @@ class _Adjoint(torch.autograd.Function):
         # Keep three kinds of states, each once: those to save, the last one of each series, where the sweep starts, and
         # those before jumps, because a jump cannot be inverted.
         wanted_events = [asked, events.offsets[1:] - 1, before_jumps]
-        if fixed.every:
-            wanted_events.append(_every_step(events, fixed.every))
+        stored = _every_step(events, fixed.every) if fixed.every else None
+        if stored is not None:
+            wanted_events.append(stored)
         keys, places = torch.unique(torch.cat(wanted_events), return_inverse=True)
         owner = torch.searchsorted(events.offsets, keys, right=True) - 1
         wanted = Saved(torch.searchsorted(keys, events.offsets), keys - events.offsets[:-1][owner])
@@ -101,7 +102,7 @@ class _Adjoint(torch.autograd.Function):
             states, failed = fixed.forward(whole)
         ctx.problem, ctx.keys, ctx.asked, ctx.moved = whole, keys, places[: len(asked)], moved
         ctx.tolerance, ctx.together, ctx.names = fixed.tolerance, fixed.together, fixed.names
-        ctx.reversible = fixed.every > 0
+        ctx.stored = stored
         ctx.save_for_backward(states, z0, coefficients, inputs, since, length, duration, *parameters)
         ctx.mark_non_differentiable(failed)
         return states[ctx.asked], failed
@@ -115,7 +116,7 @@ class _Adjoint(torch.autograd.Function):
         named = dict(zip(ctx.names, parameters, strict=True))
         wanted = coefficients if ctx.needs_input_grad[2] else None
         sums = Sums(ctx.together, named, wanted, inputs, len(ctx.problem.events.time) if timed else 0)
-        to_z0 = _sweep(ctx.problem, ctx.reversible, ctx.tolerance, ctx.keys, states, to_states, sums)
+        to_z0 = _sweep(ctx.problem, ctx.stored, ctx.tolerance, ctx.keys, states, to_states, sums)
         to_times = [part if ctx.moved is None else part[ctx.moved] for part in sums.times] if timed else [None] * 3
         return None, to_z0, sums.coefficients, sums.inputs, *to_times, *sums.parameters
 
@@ -130,7 +131,7 @@ def _every_step(events: Events, every: int) -> Int[Tensor, "kept"]:
 
 def _sweep(
     problem: Problem,
-    reversible: bool,
+    stored: Int[Tensor, "stored"] | None,
     tolerance: Adaptive | None,
     keys: Int[Tensor, "kept"],
     states: Float[Tensor, "kept hidden"],
@@ -139,6 +140,7 @@ def _sweep(
 ) -> Float[Tensor, "series hidden"]:
     """The reverse sweep, from the last event of every series to its first; returns the gradient with respect to z0.
 
+    With `stored`, events whose states are kept, steps are undone one by one.
     Iteration e handles event number e of every series that has one. With the series sorted by length, longest first,
     the active ones are always a prefix: shorter series join at their own last event.
     """
@@ -166,9 +168,9 @@ def _sweep(
             a = a.index_copy(
                 0, jumping, _pull_back_jump(problem, before, events.jump_row[at[jumping]], a[jumping], sums)
             )
-        if e > 0 and problem.term is not None and reversible:
-            kept = torch.searchsorted(keys, at - 1).clamp(max=len(keys) - 1)
-            known = torch.where((keys[kept] == at - 1)[:, None], states[kept], torch.nan)
+        if e > 0 and problem.term is not None and stored is not None:
+            known = states[torch.searchsorted(keys, at - 1).clamp(max=len(keys) - 1)]
+            known = torch.where(torch.isin(at - 1, stored)[:, None], known, torch.nan)
             z, a = undo_step(problem, z, a, at - 1, series, known, sums)
         elif e > 0 and problem.term is not None:
             z, a = _back_over(problem, tolerance, z, a, at - 1, series, sums)
