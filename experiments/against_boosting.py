@@ -174,27 +174,44 @@ def measured(split: int, intensity: bool, members: int, *, threads: int | None =
     if threads is not None:
         torch.set_num_threads(threads)
     series, labels = stays()
-    training, validation, test = parts(labels, split)
+    judged = contestants(
+        series, labels, parts(labels, split), intensity=intensity, members=members, random_state=split, **options
+    )
+    what = {"split": split, "intensity": intensity, "members": members, "series": len(series)}
+    return {**what, "contestants": judged, **provenance()}
+
+
+def contestants(
+    series: nc.IrregularSeries,
+    labels: NDArray[np.int64],
+    split: Split,
+    *,
+    intensity: bool,
+    members: int,
+    random_state: int,
+    **options: Any,
+) -> dict[str, Line]:
+    """Fit boosting, the default and, with several members, ensembles on a split; their scores on its test series."""
+    training, validation, test = split
     X, y, held_out = series[training], labels[training], (series[validation], labels[validation])
     test_series, truth = series[test], labels[test]
     judged: dict[str, Line] = {}
-    trees = BoostedSummaries(intensity=intensity, settings=CHOSEN, random_state=split)
-    fit_seconds, _ = _timed(lambda: trees.fit(X, y, validation=held_out))
-    judged["boosting"] = _judged(truth, lambda: trees.predict_proba(test_series), fit_seconds)
+    trees = BoostedSummaries(intensity=intensity, settings=CHOSEN, random_state=random_state)
+    fit_seconds, _ = timed(lambda: trees.fit(X, y, validation=held_out))
+    judged["boosting"] = judge(truth, lambda: trees.predict_proba(test_series), fit_seconds)
     ensemble = {"members": members, "boosting": True} if members > 1 else {}
-    model = nc.NeuralCDEClassifier(random_state=split, intensity=intensity, **ensemble, **options)
-    fit_seconds, _ = _timed(lambda: model.fit(X, y, validation=held_out))
+    model = nc.NeuralCDEClassifier(random_state=random_state, intensity=intensity, **ensemble, **options)
+    fit_seconds, _ = timed(lambda: model.fit(X, y, validation=held_out))
     if ensemble:
         # The outputs of the trees come after those of the members.
-        seconds, outputs = _timed(lambda: model.member_outputs(test_series)[: len(model.members_)])
+        seconds, outputs = timed(lambda: model.member_outputs(test_series)[: len(model.members_)])
         first, mean = (_scores(truth, model.task_.probabilities(found)) for found in (outputs[0], outputs.mean(0)))
         epochs = sum(row["seconds"] for row in model.members_[0].history)
         judged["default"] = {**first, "fit_seconds": epochs, "predict_seconds": seconds / len(outputs)}
         judged["members"] = {**mean, "fit_seconds": fit_seconds, "predict_seconds": seconds}
     name = "members and boosting" if ensemble else "default"
-    judged[name] = _judged(truth, lambda: model.predict_proba(test_series), fit_seconds)
-    what = {"split": split, "intensity": intensity, "members": members, "series": len(series)}
-    return {**what, "contestants": judged, **provenance()}
+    judged[name] = judge(truth, lambda: model.predict_proba(test_series), fit_seconds)
+    return judged
 
 
 def tables(lines: list[Line]) -> Iterator[Table]:
@@ -223,14 +240,16 @@ def tables(lines: list[Line]) -> Iterator[Table]:
 SECONDS = ("fit_seconds", "predict_seconds")
 
 
-def _timed(run: Callable[[], Any]) -> tuple[float, Any]:
+def timed(run: Callable[[], Any]) -> tuple[float, Any]:
+    """The seconds that a function takes, and its result."""
     start = time.perf_counter()
     result = run()
     return round(time.perf_counter() - start, 2), result
 
 
-def _judged(labels: NDArray[np.int64], predict: Predict, fit_seconds: float) -> Line:
-    seconds, probabilities = _timed(predict)
+def judge(labels: NDArray[np.int64], predict: Predict, fit_seconds: float) -> Line:
+    """The scores of predictions, with the seconds of fitting and predicting."""
+    seconds, probabilities = timed(predict)
     return {**_scores(labels, probabilities), "fit_seconds": fit_seconds, "predict_seconds": seconds}
 
 

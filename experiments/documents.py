@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .experiment import HERE, Experiment
-from .tables import main_table, tables
+from .tables import NOTHING, extra_tables, main_table, tables
 
 PAGES = (HERE.parent / "docs" / "experiments.md",)
 COMMAND = "python -m experiments tables --write"
@@ -22,9 +22,11 @@ def documents(experiment: Experiment) -> dict[Path, str]:
         "[README.md](README.md) says what was done.\n\n"
     )
     texts = {experiment.folder / "RESULTS.md": head + "\n".join(made)} if made else {}
-    main = main_table(experiment)
-    if main is not None and experiment.folder == HERE / experiment.name:
-        texts |= {page: between_marks(page.read_text(), experiment.name, main.markdown()) for page in PAGES}
+    if experiment.folder == HERE / experiment.name:
+        main = main_table(experiment)
+        shown = [*([] if main is None else [main]), *extra_tables(experiment)]
+        text = "\n".join(table.markdown() for table in shown) or NOTHING
+        texts |= {page: between_marks(page.read_text(), experiment.name, text) for page in PAGES}
     return texts
 
 

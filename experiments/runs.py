@@ -31,10 +31,11 @@ def table_runs(
     experiment: Experiment, models: Sequence[str], runs: int | None, epochs: int | None, variant: str | None = None
 ) -> list[Run]:
     """The runs of every model in every column of the paper's table, ordered by seed."""
-    config = experiment.config
+    most = runs or max(experiment.runs(model) for model in models)
     return [
-        Run(model, column, seed, capped(experiment.settings(model, variant=variant), epochs))
-        for seed, model, column in itertools.product(range(runs or config["runs"]), models, config["columns"])
+        Run(model, column, seed, capped(experiment.settings(model, column=column, variant=variant), epochs))
+        for seed, model, column in itertools.product(range(most), models, experiment.config["columns"])
+        if runs or seed < experiment.runs(model)
     ]
 
 
@@ -44,7 +45,8 @@ def search_runs(experiment: Experiment, models: Sequence[str], runs: int | None,
     sizes = [dict(zip(search["grid"], values, strict=True)) for values in itertools.product(*search["grid"].values())]
     found = []
     for seed, size, model in itertools.product(range(runs or 1), sizes, models):
-        settings = capped(experiment.settings(search["model"], merged(search["common"], {"model": size})), epochs)
+        changes = merged(search["common"], {"model": size})
+        settings = capped(experiment.settings(search["model"], changes, column=search["column"]), epochs)
         if model != search["model"]:
             settings = matched(experiment, model, settings)
         found.append(Run(model, search["column"], seed, settings))
@@ -58,7 +60,7 @@ def ablation_runs(experiment: Experiment, models: Sequence[str], runs: int | Non
     """
     ablations = experiment.config["ablations"]
     return [
-        Run(model, column, seed, changed(experiment, model, change, seed, epochs))
+        Run(model, column, seed, changed(experiment, model, change, seed, epochs, column))
         for seed, model, column, change in itertools.product(
             range(runs or FOLDS), models, ablations["columns"], ablations["changes"]
         )
@@ -66,10 +68,12 @@ def ablation_runs(experiment: Experiment, models: Sequence[str], runs: int | Non
     ]
 
 
-def changed(experiment: Experiment, model: str, change: str, seed: int, epochs: int | None = None) -> Settings:
+def changed(
+    experiment: Experiment, model: str, change: str, seed: int, epochs: int | None = None, column: Any = None
+) -> Settings:
     """The settings of an ablation."""
     ablations = experiment.config["ablations"]
-    settings = merged(experiment.settings(model, ablations["common"]), ablations["changes"][change])
+    settings = merged(experiment.settings(model, ablations["common"], column=column), ablations["changes"][change])
     return capped(merged(settings, {"data": {"fold": seed % FOLDS}}), epochs)
 
 
