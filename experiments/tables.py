@@ -305,9 +305,9 @@ def ablations(experiment: Experiment, model: str, lines: list[Line]) -> Table:
         rows.append([*row, _mean(own[change], "best_epoch", 0)])
     titles = [config["column_titles"][config["columns"].index(value)] for value in plan["columns"]]
     title = (
-        f"One change at a time, {_name(experiment, model)}, {plan['what']}, at most {cap} epochs: {config['metric']} on "
-        "folds of the training and validation series, mean ± standard deviation (folds), and mean difference on the same "
-        "folds ± its standard error"
+        f"One change at a time, {_name(experiment, model)}, {plan['what']}, at most {cap} epochs: {config['metric']} "
+        "on folds of the training and validation series, mean ± standard deviation (folds), and mean difference on the "
+        "same folds ± its standard error"
     )
     pairs_of = [name for title in titles for name in (title, "difference")]
     return Table(title, ["change", *pairs_of, "best epoch"], rows)
