@@ -9,8 +9,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 import neuralcde as nc
-from neuralcde.models import PathModel, Trajectory
+from neuralcde.models import PathModel, RowEncoder, Trajectory
 from neuralcde.models.dropout import Dropout
+from neuralcde.series import IrregularSeries
 
 
 class Augmentation(Dropout):
@@ -117,6 +118,56 @@ class Spoken(PathModel):
         return super().path(given)
 
 
+def frames_of(series: IrregularSeries) -> Float[Tensor, "clips channels steps"]:
+    """The data channels of clips of equal length, without time."""
+    data = [k for k, role in enumerate(series.roles) if role == "data"]
+    return series.values[:, data].reshape(len(series), -1, len(data)).transpose(1, 2)
+
+
+class FrameConvolutions(RowEncoder, name="frame_convolutions"):
+    """Features of each frame and its neighbours, by convolutions over time: the path then runs through these.
+
+    Parameters
+    ----------
+    channels
+        Channels of the series, time included.
+    outputs
+        Number of features.
+    hidden, layers, kernel
+        Number of features within, number of layers, length of a filter.
+    groups
+        Groups of features that are normalised together.
+    dropout
+        Probability with which a feature within is set to 0 in training.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        outputs: int = 16,
+        hidden: int = 48,
+        layers: int = 2,
+        kernel: int = 5,
+        groups: int = 4,
+        dropout: float = 0.1,
+    ):
+        super().__init__()
+        self.outputs = outputs
+        parts: list[nn.Module] = []
+        size = channels - 1
+        for _ in range(layers):
+            parts += [nn.Conv1d(size, hidden, kernel, padding=kernel // 2), nn.GroupNorm(groups, hidden)]
+            parts += [nn.ReLU(), Dropout(dropout)]
+            size = hidden
+        self.layers = nn.Sequential(*parts, nn.Conv1d(size, outputs, 1))
+
+    def forward(self, series: IrregularSeries) -> Float[Tensor, "rows outputs"]:
+        """The features of every row."""
+        found: Tensor = self.layers(frames_of(series))
+        return found.transpose(1, 2).flatten(0, 1)
+
+
 class SpokenCDE(Spoken, nc.NeuralCDE, name="spoken_cde"):
     """A Neural CDE that is trained on augmented clips."""
 
@@ -148,7 +199,7 @@ class SpokenGRU(Spoken, name="spoken_gru"):
 
     def trajectory(self, path: nc.ControlPath, *, rows: bool = False, times: Tensor | None = None) -> Trajectory:
         """The states at all frames."""
-        states = path.at_rows()[:, 1:].reshape(len(path), -1, path.channels - 1)
+        states = frames_of(path.series).transpose(1, 2)
         for number, layer in enumerate(self.layers):
             states, _ = layer(self.dropout(states) if number else states)
         return Trajectory(states[:, -1], states.flatten(0, 1))
@@ -195,5 +246,4 @@ class SpokenConvolutions(Spoken, name="spoken_convolutions"):
 
     def trajectory(self, path: nc.ControlPath, *, rows: bool = False, times: Tensor | None = None) -> Trajectory:
         """The mean of the last layer over time, in place of the last state."""
-        frames = path.at_rows()[:, 1:].reshape(len(path), -1, path.channels - 1)
-        return Trajectory(self.dropout(self.layers(frames.transpose(1, 2)).mean(2)))
+        return Trajectory(self.dropout(self.layers(frames_of(path.series)).mean(2)))
