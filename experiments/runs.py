@@ -56,7 +56,7 @@ def search_runs(experiment: Experiment, models: Sequence[str], runs: int | None,
 def ablation_runs(experiment: Experiment, models: Sequence[str], runs: int | None, epochs: int | None) -> list[Run]:
     """The runs with one changed setting at a time. The seed also selects the fold, so changes are compared in pairs.
 
-    Changes to options that a model does not have are left out.
+    Changes to options that a model does not have are left out, and those that are `only` for other models.
     """
     ablations = experiment.config["ablations"]
     return [
@@ -64,8 +64,15 @@ def ablation_runs(experiment: Experiment, models: Sequence[str], runs: int | Non
         for seed, model, column, change in itertools.product(
             range(runs or FOLDS), models, ablations["columns"], ablations["changes"]
         )
-        if set(ablations["changes"][change].get("model", {})) <= set(experiment.settings(model)["model"])
+        if concerns(ablations["changes"][change], model, experiment.settings(model)["model"])
     ]
+
+
+def concerns(change: Settings, model: str, options: Settings) -> bool:
+    """Whether a change is for this model, which has these options."""
+    if "only" in change:
+        return model in change["only"]
+    return set(change.get("model", {})) <= set(options)
 
 
 def changed(
@@ -73,7 +80,8 @@ def changed(
 ) -> Settings:
     """The settings of an ablation."""
     ablations = experiment.config["ablations"]
-    settings = merged(experiment.settings(model, ablations["common"], column=column), ablations["changes"][change])
+    change_of_settings = {name: table for name, table in ablations["changes"][change].items() if name != "only"}
+    settings = merged(experiment.settings(model, ablations["common"], column=column), change_of_settings)
     return capped(merged(settings, {"data": {"fold": seed % FOLDS}}), epochs)
 
 

@@ -23,12 +23,25 @@ from .provenance import provenance
 EPOCHS = 2
 
 
+class ForTorchCDE(nn.Module):
+    """A field as torchcde calls it: with one time for the whole batch."""
+
+    def __init__(self, field: nn.Module):
+        super().__init__()
+        self.field = field
+
+    def forward(self, t: Tensor, z: Tensor) -> Tensor:
+        """f(t, z) as a matrix; torchcde multiplies it by the derivative of the path."""
+        found: Tensor = self.field(t.expand(len(z)), z)
+        return found
+
+
 class InTorchCDE(nn.Module):
     """A `NeuralCDE` solved by torchcde as in the paper: rk4, unit steps, adjoint, state at the end of each series."""
 
     def __init__(self, model: Any):
         super().__init__()
-        self.model = model
+        self.model, self.field = model, ForTorchCDE(model.field)
 
     def forward(self, path: nc.ControlPath, coefficients: Tensor) -> Tensor:
         """The outputs for a batch; `coefficients` are torchcde's spline coefficients of the same series."""
@@ -38,7 +51,7 @@ class InTorchCDE(nn.Module):
         ends, which = last.unique(return_inverse=True)  # type: ignore[no-untyped-call]
         states = torchcde.cdeint(
             torchcde.CubicSpline(coefficients),
-            self.model.field,
+            self.field,
             self.model.initial(path),
             torch.cat([ends.new_zeros(1), ends]).float(),
             adjoint=True,

@@ -15,7 +15,7 @@ from .lines import Line, read_lines
 from .memory import GRADIENTS
 from .runs import capped, changed
 
-KINDS = ("results", "memory", "speed", "search", "ablations")
+KINDS = ("results", "memory", "speed", "search")
 NOTHING = "No results are recorded yet.\n"
 
 
@@ -48,11 +48,17 @@ def tables(experiment: Experiment) -> Iterator[Table]:
     for kind, table in (("memory", memory), ("speed", speed), ("search", search)):
         if lines[kind]:
             yield table(experiment, lines[kind])
+    yield from ablation_tables(experiment)
+    yield from extra_tables(experiment)
+
+
+def ablation_tables(experiment: Experiment) -> Iterator[Table]:
+    """A table of one change at a time for every model that has lines of them."""
+    lines = read_lines(experiment.file("ablations"))
     for model in experiment.models:
-        own = [line for line in lines["ablations"] if line["model"] == model]
+        own = [line for line in lines if line["model"] == model]
         if own:
             yield ablations(experiment, model, own)
-    yield from extra_tables(experiment)
 
 
 def extra_tables(experiment: Experiment) -> Iterator[Table]:

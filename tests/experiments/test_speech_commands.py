@@ -82,7 +82,7 @@ def small(tmp_path_factory):
     return Experiment.find(NAME, file)
 
 
-def prepared(experiment, place, model, column, **changes):
+def prepared(experiment, place, model, column, changes=None):
     return experiment.prepare(place, Run(model, column, 0, experiment.settings(model, changes, column=column)))
 
 
@@ -222,7 +222,7 @@ def test_models_beside_them_learn_and_go_on_after_a_kill(model, packs, small, tm
     changes = {"model": {"hidden": 8}, "training": {"max_epochs": 3, "batch_size": 16}}
     if "width" in small.settings(model, column="speaker")["model"]:
         changes["model"] |= {"width": 8}
-    parts = prepared(small, packs, model, "speaker", **changes)
+    parts = prepared(small, packs, model, "speaker", changes)
     settings = small.settings(model, changes, column="speaker")
     training = TrainingSettings(**settings["training"], seed=0, verbose=0)
 
@@ -261,7 +261,7 @@ def test_the_convolutional_network_is_no_larger_than_the_neural_cde():
 
 
 def test_augmentation_shifts_and_hides():
-    values = torch.arange(50.0).repeat(40, 1)[..., None] * torch.ones(6) + 1  # three coefficients and their slopes
+    values = torch.arange(50.0).repeat(200, 1)[..., None] * torch.ones(6) + 1  # three coefficients and their slopes
     still = {"shift": 0, "frame_masks": 0, "frames": 0, "band_masks": 0, "bands": 0, "coefficients": 3}
     generator = torch.Generator().manual_seed(0)
 
