@@ -119,7 +119,9 @@ def carry_out(
         try:
             while left:
                 for run in itertools.islice(waiting, workers - len(running)):
+                    outputs = outputs_file(experiment, run, kind)
                     job = {**shared, "run": asdict(run), "checkpoint": str(checkpoints / run.name), "test": test}
+                    job["outputs"] = None if outputs is None else str(outputs)
                     running[_start(job, max(1, cores() // workers))] = run
                 time.sleep(0.1)
                 for process in [process for process in running if process.poll() is not None]:
@@ -137,6 +139,13 @@ def carry_out(
                 process.kill()
                 process.wait()
     return failures
+
+
+def outputs_file(experiment: Experiment, run: Run, kind: str = "results") -> Path | None:
+    """The file with the outputs of a run of the table, for models of which the configuration keeps them."""
+    if kind != "results" or run.model not in experiment.config.get("keep_outputs", []):
+        return None
+    return experiment.folder / "checkpoints" / "outputs" / f"{run.name}.npz"
 
 
 def cores() -> int:

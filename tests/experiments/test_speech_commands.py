@@ -7,11 +7,15 @@ import pytest
 import torch
 from benchmarks.data import WORDS, folder, read_all_speech
 from benchmarks.speech import deltas, mel_filters, mfcc
+from experiments.__main__ import main
 from experiments.experiment import Experiment, Run
+from experiments.lines import read_lines
 from experiments.models import make_model, parameters
+from experiments.runs import outputs_file, table_runs
 from experiments.speech_commands.models import Augmentation
 from experiments.speech_commands.run import digest
 from experiments.splits import FOLDS, split_positions
+from experiments.tables import main_table
 from scipy.fft import dct
 from scipy.signal import ShortTimeFFT
 
@@ -297,3 +301,35 @@ def test_the_real_data():
     split = split_positions(speech.words, {"split_seeds": [0, 1]}, groups=speech.speakers)
     assert abs(len(split.training) - 0.7 * 4074) < 100
     assert classification_task(speech.words).outputs == 10
+
+
+def test_contestants_and_the_ensemble_of_our_runs(packs, small, tmp_path, capsys):
+    text = (
+        small.config_file.read_text().replace("max_epochs = 60", "max_epochs = 1").replace("hidden = 48", "hidden = 8")
+    )
+    text = text.replace("\nruns = 5", "\nruns = 2", 1)
+    (tmp_path / "config.toml").write_text(text)
+    some = [NAME, "--data", str(packs), "--config", str(tmp_path / "config.toml"), "--out", str(tmp_path / "out")]
+    assert main([*some, "contestants"]) == 1
+    assert "run: python -m experiments speech_commands --model ours" in capsys.readouterr().out
+    assert main([*some, "--model", "ours", "--only", "split=speaker"]) == 0
+    assert main([*some, "contestants"]) == 1  # those of the random split are missing
+    lines = read_lines(tmp_path / "out" / "contestants.jsonl")
+    assert sum(line["contestant"] == "boosting" for line in lines) == 10
+    (averaged,) = [line for line in lines if line["contestant"] == "ensemble"]
+    assert averaged["members"] == 2
+    assert averaged["split"] == "speaker"
+    runs = read_lines(tmp_path / "out" / "results.jsonl")
+    assert averaged["test_series"] == runs[0]["test_series"]
+    experiment = Experiment.find(NAME, tmp_path / "config.toml", tmp_path / "out")
+    titles = [row[0] for row in main_table(experiment).rows]
+    assert titles[5:] == [
+        "Neural CDE on features of convolutions, our training",
+        "ours, the five runs averaged",
+        "gradient boosting on statistics of the coefficients",
+    ]
+    first = outputs_file(experiment, table_runs(experiment, ["ours"], None, None)[0])
+    with np.load(first) as kept:
+        parts = prepared(experiment, packs, "ours", "speaker")
+        accuracy = (kept["test"].argmax(1) == parts.test.targets.numpy()).mean()
+    assert accuracy == pytest.approx(runs[0]["test_accuracy"])
