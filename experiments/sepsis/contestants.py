@@ -21,6 +21,13 @@ from ..splits import Split
 from .run import Stays, read_stays, split_of
 
 MEMBERS = 5
+NAMES = {  # those of `against_boosting`, and those of the configuration
+    "default": "default",
+    "members": "ensemble",
+    "members and boosting": "with_trees",
+    "boosting": "boosting",
+    "boosting, several": "several",
+}
 
 
 class SummariesAlone(PathModel, name="summaries_alone"):
@@ -39,13 +46,18 @@ class SummariesAlone(PathModel, name="summaries_alone"):
 
 
 def ours_and_boosting(experiment: Experiment, data: Path, column: str, seed: int) -> dict[str, Line]:
-    """One `NeuralCDEClassifier()`, five of them averaged, the same with trees, and the trees alone."""
+    """One `NeuralCDEClassifier()`, five averaged, these with trees, trees alone, and five of these averaged."""
     stays, split = _data(experiment, data)
     found = against_boosting.contestants(
-        stays.series, stays.labels, split, intensity=column == "with", members=MEMBERS, random_state=seed
+        stays.series,
+        stays.labels,
+        split,
+        intensity=column == "with",
+        members=MEMBERS,
+        random_state=seed,
+        first_seed=MEMBERS * seed,
     )
-    names = {"default": "default", "members": "ensemble", "members and boosting": "with_trees", "boosting": "boosting"}
-    return {names[name]: _on_test(scores) for name, scores in found.items()}
+    return {NAMES[name]: _on_test(scores) for name, scores in found.items()}
 
 
 def network(experiment: Experiment, data: Path, column: str, seed: int) -> dict[str, Line]:
@@ -94,7 +106,7 @@ def _on_test(scores: Line) -> Line:
 
 
 JOBS = {
-    "the estimator and boosting": Job(("default", "ensemble", "with_trees", "boosting"), ours_and_boosting),
+    "the estimator and boosting": Job(tuple(NAMES.values()), ours_and_boosting),
     "network": Job(("network",), network),
     "length": Job(("length",), length_alone),
 }
