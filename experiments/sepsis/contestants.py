@@ -22,6 +22,7 @@ from .run import Stays, read_stays, split_of
 
 MEMBERS = 5
 NAMES = {  # those of `against_boosting`, and those of the configuration
+    "one member": "single",
     "default": "default",
     "members": "ensemble",
     "members and boosting": "with_trees",
@@ -46,7 +47,7 @@ class SummariesAlone(PathModel, name="summaries_alone"):
 
 
 def ours_and_boosting(experiment: Experiment, data: Path, column: str, seed: int) -> dict[str, Line]:
-    """One `NeuralCDEClassifier()`, five averaged, these with trees, trees alone, and five of these averaged."""
+    """One member, the default, five members, these with trees, trees alone, and five of these averaged."""
     stays, split = _data(experiment, data)
     found = against_boosting.contestants(
         stays.series,
@@ -69,6 +70,7 @@ def network(experiment: Experiment, data: Path, column: str, seed: int) -> dict[
         pool="last",
         encoder=nc.RowMLP.with_options(features=("last",), outputs=1, width=1),  # nothing reads it
         readout="summary",
+        members=1,
         intensity=column == "with",
         random_state=seed,
     )
