@@ -180,25 +180,45 @@ def measured(split: int, intensity: bool, members: int, *, threads: int | None =
     if threads is not None:
         torch.set_num_threads(threads)
     series, labels = stays()
-    training, validation, test = parts(labels, split)
+    judged = contestants(
+        series, labels, parts(labels, split), intensity=intensity, members=members, random_state=split, **options
+    )
+    what = {"split": split, "intensity": intensity, "members": members, "series": len(series)}
+    return {**what, "contestants": judged, **provenance()}
+
+
+def contestants(
+    series: nc.IrregularSeries,
+    labels: NDArray[np.int64],
+    split: Split,
+    *,
+    intensity: bool,
+    members: int,
+    random_state: int,
+    first_seed: int = 0,
+    **options: Any,
+) -> dict[str, Line]:
+    """Fit all contestants on a split; their scores on its test series. `first_seed` is that of the trees averaged."""
+    training, validation, test = split
     held_out = series[validation], labels[validation]
     both = np.sort(np.concatenate([training, validation]))
     test_series, truth = series[test], labels[test]
     judged: dict[str, Line] = {}
-    trees = BoostedSummaries(intensity=intensity, settings=CHOSEN, random_state=split)
-    fit_seconds, _ = _timed(lambda: trees.fit(series[training], labels[training], validation=held_out))
-    judged["boosting"] = _judged(truth, lambda: trees.predict_proba(test_series), fit_seconds)
+    trees = BoostedSummaries(intensity=intensity, settings=CHOSEN, random_state=random_state)
+    fit_seconds, _ = timed(lambda: trees.fit(series[training], labels[training], validation=held_out))
+    judged["boosting"] = judge(truth, lambda: trees.predict_proba(test_series), fit_seconds)
     X, y = series[both], labels[both]
     if members > 1:
-        several = [BoostedSummaries(intensity=intensity, settings=CHOSEN, random_state=k) for k in range(members)]
-        fit_seconds, _ = _timed(lambda: [one.fit(X, y) for one in several])
-        judged["boosting, several"] = _judged(truth, lambda: _mean_odds(several, test_series), fit_seconds)
+        seeds = range(first_seed, first_seed + members)
+        several = [BoostedSummaries(intensity=intensity, settings=CHOSEN, random_state=k) for k in seeds]
+        fit_seconds, _ = timed(lambda: [one.fit(X, y) for one in several])
+        judged["boosting, several"] = judge(truth, lambda: _mean_odds(several, test_series), fit_seconds)
     ensemble = {"members": members, "boosting": True} if members > 1 else {}
-    model = nc.NeuralCDEClassifier(random_state=split, intensity=intensity, **ensemble, **options)
-    fit_seconds, _ = _timed(lambda: model.fit(X, y))
+    model = nc.NeuralCDEClassifier(random_state=random_state, intensity=intensity, **ensemble, **options)
+    fit_seconds, _ = timed(lambda: model.fit(X, y))
     if ensemble:
         # The outputs of the trees come after those of the members.
-        seconds, outputs = _timed(lambda: model.member_outputs(test_series)[: len(model.members_)])
+        seconds, outputs = timed(lambda: model.member_outputs(test_series)[: len(model.members_)])
         for name, count in (("one member", 1), ("default", DEFAULT_MEMBERS), ("members", members)):
             found = _scores(truth, model.task_.probabilities(outputs[:count].mean(0)))
             epochs = sum(row["seconds"] for member in model.members_[:count] for row in member.history)
@@ -206,9 +226,8 @@ def measured(split: int, intensity: bool, members: int, *, threads: int | None =
             judged[name] = {**found, "fit_seconds": epochs, "predict_seconds": share}
         judged["members"]["fit_seconds"] = fit_seconds
     name = "members and boosting" if ensemble else "one member"
-    judged[name] = _judged(truth, lambda: model.predict_proba(test_series), fit_seconds)
-    what = {"split": split, "intensity": intensity, "members": members, "series": len(series)}
-    return {**what, "contestants": judged, **provenance()}
+    judged[name] = judge(truth, lambda: model.predict_proba(test_series), fit_seconds)
+    return judged
 
 
 def tables(lines: list[Line]) -> Iterator[Table]:
@@ -237,14 +256,16 @@ def tables(lines: list[Line]) -> Iterator[Table]:
 SECONDS = ("fit_seconds", "predict_seconds")
 
 
-def _timed(run: Callable[[], Any]) -> tuple[float, Any]:
+def timed(run: Callable[[], Any]) -> tuple[float, Any]:
+    """The seconds that a function takes, and its result."""
     start = time.perf_counter()
     result = run()
     return round(time.perf_counter() - start, 2), result
 
 
-def _judged(labels: NDArray[np.int64], predict: Predict, fit_seconds: float) -> Line:
-    seconds, probabilities = _timed(predict)
+def judge(labels: NDArray[np.int64], predict: Predict, fit_seconds: float) -> Line:
+    """The scores of predictions, with the seconds of fitting and predicting."""
+    seconds, probabilities = timed(predict)
     return {**_scores(labels, probabilities), "fit_seconds": fit_seconds, "predict_seconds": seconds}
 
 
