@@ -75,6 +75,12 @@ def check_choices(steps: object, save: object) -> None:
         raise ValueError(f'save={save!r} is not "last", "knots", "dense" or a tensor of times.')
 
 
+def check_adaptive(tableau: Tableau, steps: Steps) -> None:
+    """Raise `ValueError` if adaptive steps are asked for and the solver cannot estimate its error."""
+    if isinstance(steps, Adaptive) and not tableau.b_error:
+        raise ValueError(f"Adaptive needs a solver with an error estimate (dopri5, tsit5), got {tableau.name!r}.")
+
+
 def check_reversible(tableau: Tableau, steps: Steps) -> None:
     """Raise `ValueError` unless steps of the solver can be undone by steps backwards in time."""
     if not tableau.reversible:

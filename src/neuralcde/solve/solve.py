@@ -14,7 +14,7 @@ from ..fields import VectorField, as_field
 from ..paths import ControlPath
 from ..series import ragged
 from .asked_states import Save, saved_events, slopes_at_times, states_at_times
-from .checks import check_choices, check_problem, check_reversible, has_failures
+from .checks import check_adaptive, check_choices, check_problem, check_reversible, has_failures
 from .events import events_of, knot_events
 from .gradients import Backsolve, Checkpoint, Gradient, Reversible, as_gradient
 from .loop import Problem
@@ -146,8 +146,10 @@ def solve(
     steps = AtKnots() if steps is None else steps
     check_problem(path, z0, flow, jump)
     check_choices(steps, save)
-    if isinstance(method, Reversible) and flow is not None:
+    if flow is not None and isinstance(method, Reversible):
         check_reversible(tableau, steps)
+    if flow is not None:
+        check_adaptive(tableau, steps)
     rows = None if jump is None else jump.rows
     walk, known = None, None
     if flow is not None and (isinstance(steps, Adaptive) or isinstance(method, Backsolve | Reversible)):
