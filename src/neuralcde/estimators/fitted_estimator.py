@@ -11,17 +11,20 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from ..explanations import Explanation
 from ..models import PathModel
 from ..paths import ControlPath, PathDataset
 from ..series import FarValue, IrregularSeries
 from ..system import Processes
 from ..tasks import Task
 from .ensembles import average, member_outputs, member_outputs_at
+from .explaining import explain
 from .inputs import as_series
 from .members import Member
 from .preparation import Preparation
 from .training_data import dataset_of
 from .trees import TreeEnsemble
+from .variants import Ensemble
 
 
 class FittedEstimator(BaseEstimator):  # type: ignore[misc]
@@ -125,6 +128,40 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
         modules = [member.module for member in self.members_]
         found = member_outputs_at(modules, self.trees_, self.preparation_, build, series, asked)
         return average(found, boosted=self.trees_ is not None)
+
+    def explain(self, X: Any, *, random_state: int = 0) -> Explanation:
+        """Explain predictions: what each observation, static feature and gap changed, in terms that add up.
+
+        The outputs after the last row of each series are explained; for those at an earlier time pass `X.until(t)`.
+
+        Parameters
+        ----------
+        X
+            Series, as in `fit`.
+        random_state
+            Seed of the permutations for rows with more than six observations.
+
+        Returns
+        -------
+        Explanation
+            Arrays of terms, `to_long()`, `top()`, `importances()`, `plot()`.
+
+        Raises
+        ------
+        ValueError
+            If the path is not causal ("natural_cubic", "smoothing", `fill="interpolate"`), because an output can then
+            not be split among observations; or if X does not fit the series that the estimator was fitted on.
+
+        Notes
+        -----
+        Cost: one solve of the series, and per row with k observations one solve of a gap for each of the $2^k - 1$ ways
+        to leave some of them out, up to k = 6; for more observations, about 30 k of them.
+        """
+        check_is_fitted(self, "members_")
+        series = as_series(self, X)
+        self.preparation_.warn_of_far_values(self.preparation_.scaler.far_values(series))
+        ensemble = Ensemble([member.module for member in self.members_], self.trees_, self.preparation_, self.device)
+        return explain(ensemble, self.task_, series, random_state)
 
     @property
     def module_(self) -> PathModel:

@@ -15,7 +15,7 @@ from ..series import FarValueWarning, IrregularSeries
 from ..series.tables import static_columns
 from ..tasks.evaluation import Role
 from ..tasks.task import GENERAL_VERDICTS
-from .clock import Clock, clock_of
+from ..series.clock import Clock, clock_of
 from .run import Run
 
 Array = NDArray[Any]

@@ -36,6 +36,7 @@ class MulticlassTask(ExclusiveClasses, name="multiclass"):
     """
 
     metric: ClassVar[str] = "accuracy"
+    score_unit: ClassVar[str] = "log odds"
     classes: tuple[Any, ...]
     weights: tuple[float, ...] | None = None
 
@@ -131,6 +132,13 @@ class MulticlassTask(ExclusiveClasses, name="multiclass"):
             "balanced_accuracy": weighted_balanced_accuracy(weights * known, right, place, len(self.classes)),
             "log_loss": weighted_log_loss(weights, p[np.arange(len(p)), place], known),
         }
+
+    def scores(self, outputs: Float[Tensor, "*cases outputs"]) -> Float[Tensor, "*cases classes"]:
+        """Log odds of each class against all others together."""
+        logits = outputs.detach().double()
+        alone = torch.eye(self.outputs, dtype=torch.bool, device=logits.device)
+        others = logits[..., None, :].expand(*logits.shape[:-1], *alone.shape).masked_fill(alone, -torch.inf)
+        return logits - others.logsumexp(-1)
 
     def figures(self, test: Evaluation) -> list[Drawing]:
         """Confusion matrix and calibration."""

@@ -39,6 +39,7 @@ class MultilabelTask(ClassificationTask, name="multilabel"):
 
     metric: ClassVar[str] = "auroc"
     title: ClassVar[str] = "Multilabel classification"
+    score_unit: ClassVar[str] = "log odds"
     labels: int
     positive_weights: tuple[float, ...] | None = None
 
