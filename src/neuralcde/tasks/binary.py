@@ -128,6 +128,10 @@ class BinaryTask(ExclusiveClasses, name="binary"):
         names = super().target_names(label)
         return names if isinstance(self.classes[0], str) else [f"{label} {name}" for name in names]
 
+    def indicators(self, targets: Float[Tensor, " cases"]) -> Float[Tensor, "cases 1"]:
+        """1 for the positive class."""
+        return targets[:, None]
+
     def score_names(self, label: str) -> list[str]:
         """The positive class, whose log odds the output is."""
         return self.target_names(label)[1:]

@@ -140,6 +140,15 @@ class MulticlassTask(ExclusiveClasses, name="multiclass"):
         others = logits[..., None, :].expand(*logits.shape[:-1], *alone.shape).masked_fill(alone, -torch.inf)
         return logits - others.logsumexp(-1)
 
+    def indicators(self, targets: Float[Tensor, " cases"]) -> Float[Tensor, "cases classes"]:
+        """1 in the column of the class."""
+        found = functional.one_hot(targets.nan_to_num().long(), self.outputs).to(targets)
+        return found.masked_fill(targets.isnan()[:, None], torch.nan)
+
+    def outputs_of_scores(self, log_odds: Float[Tensor, "*cases classes"]) -> Float[Tensor, "*cases classes"]:
+        """Logarithms of the probabilities, which are made to add up to 1."""
+        return functional.logsigmoid(log_odds).log_softmax(-1)
+
     def figures(self, test: Evaluation) -> list[Drawing]:
         """Confusion matrix and calibration."""
         return multiclass_figures(self.probabilities(test.outputs), test)

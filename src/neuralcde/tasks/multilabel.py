@@ -127,6 +127,10 @@ class MultilabelTask(ClassificationTask, name="multilabel"):
         """Of a yes, (..., labels)."""
         return sigmoid(outputs)
 
+    def indicators(self, targets: Float[Tensor, "cases labels"]) -> Float[Tensor, "cases labels"]:
+        """The targets."""
+        return targets
+
     def decode(self, outputs: Float[Tensor, "*cases labels"]) -> NDArray[Any]:
         """0 and 1."""
         result: NDArray[Any] = (outputs > 0).long().cpu().numpy()
