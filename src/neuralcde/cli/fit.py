@@ -150,9 +150,7 @@ def _fit(known: dict[str, Any], parameters: dict[str, Any], *, out: Path, resume
         raise WrongUseError(f"--label {known['label']} has one class only, {values}; at least two are needed.")
     for name in ("class_weight", "calibrate") if goal == "regression" else ():
         if parameters.pop(name, None) is not None:
-            raise WrongUseError(
-                f"--{name.replace('_', '-')} is for classification, but this task is regression."
-            )
+            raise WrongUseError(f"--{name.replace('_', '-')} is for classification, but this task is regression.")
     settled: dict[str, Any] = {"test_fraction": 0.2, "seed": 0, "dtype": "auto"} | known | {"task": chosen}
     training, test = _split(
         targets,

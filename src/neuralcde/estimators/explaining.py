@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..contracts import Argument, ArgumentError
 from ..explanations import Explanation, coalitions
-from ..series import IrregularSeries, ragged
+from ..series import IrregularSeries
 from ..series.table_format import TableColumn
 from ..tasks import Task
 from .variants import Ensemble, Variants
