@@ -33,6 +33,7 @@ class Curve:
     values: tuple[float, ...]
 
     def __call__(self, log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The probabilities."""
         found: NDArray[np.float64] = np.interp(log_odds, self.knots, self.values)
         return found
 

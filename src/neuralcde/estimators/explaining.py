@@ -65,11 +65,10 @@ def check_causal(ensemble: Ensemble) -> None:
     scheme = ensemble.preparation.scheme
     if scheme.causality == "none":
         raise ArgumentError(
-            Argument("path", scheme.name),
-            f": on the path {scheme!r}, the state at a row depends on later rows, so that the output cannot be split "
-            "among observations. Fit again with a causal path: ",
+            f"explain: on the path {scheme!r}, the state at a row depends on later rows, so that the output cannot be "
+            "split among observations. Fit again with a causal path: ",
             Argument("path", "linear"),
-            ", or hermite or rectilinear.",
+            ', "hermite" or "rectilinear".',
             argument="path",
         )
 
