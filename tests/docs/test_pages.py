@@ -12,7 +12,13 @@ from page_runs import BLOCK, ROOT, command_output, compare, example_output, run_
 pytestmark = pytest.mark.xdist_group("examples")  # pages and test_examples.py share what the examples print
 
 # pages, and the minimum number of blocks that run
-PAGES = {"README.md": 1, "docs/quickstart.md": 9, "docs/choosing.md": 7, "docs/faq.md": 17, "docs/why_and_how_sure.md": 5}
+PAGES = {
+    "README.md": 1,
+    "docs/quickstart.md": 9,
+    "docs/choosing.md": 7,
+    "docs/faq.md": 17,
+    "docs/why_and_how_sure.md": 5,
+}
 OTHERS = ["CHANGELOG.md", "CONTRIBUTING.md"]
 LINKED = [*OTHERS, "README.md", *(f"docs/{file.name}" for file in sorted((ROOT / "docs").glob("*.md")))]
 WORDS = ["Series", "Row", "Channel", "Control path", "Knot", "Field", "Flow", "Jump", "State", "Readout"]

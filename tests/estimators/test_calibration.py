@@ -11,7 +11,7 @@ from sklearn.metrics import log_loss
 
 import neuralcde as nc
 from neuralcde.estimators.calibration import Calibration
-from neuralcde.estimators.held_out_outputs import folds_of
+from neuralcde.estimators.held_out_outputs import InterruptedFoldError, folds_of
 from neuralcde.tasks import BinaryTask, MulticlassTask, MultilabelTask
 
 QUICK = {"max_epochs": 2, "hidden": 4, "width": 4, "depth": 1, "random_state": 0, "learning_rate": 0.02}
@@ -86,11 +86,9 @@ def test_weights_count_like_repeated_cases():
     weights = np.random.default_rng(0).integers(1, 4, 300)
     for method in ("temperature", "isotonic"):
         weighted = Calibration.fit(method, BINARY, outputs, targets, weights)
+        often = torch.tensor(weights)
         repeated = Calibration.fit(
-            method,
-            BINARY,
-            outputs.repeat_interleave(torch.tensor(weights), 0),
-            targets.repeat_interleave(torch.tensor(weights)),
+            method, BINARY, outputs.repeat_interleave(often, 0), targets.repeat_interleave(often)
         )
         inside = outputs[abs(outputs[:, 0]) < 3]
         torch.testing.assert_close(weighted(BINARY, inside), repeated(BINARY, inside), rtol=0.02, atol=0.02)
@@ -101,9 +99,8 @@ def test_unknown_targets_are_left_out():
     gone = targets.clone()
     gone[::2] = torch.nan
     for method in ("temperature", "isotonic"):
-        assert Calibration.fit(method, BINARY, outputs, gone) == Calibration.fit(
-            method, BINARY, outputs[1::2], targets[1::2]
-        )
+        known = Calibration.fit(method, BINARY, outputs[1::2], targets[1::2])
+        assert Calibration.fit(method, BINARY, outputs, gone) == known
 
 
 # ---- in the estimator ----
@@ -198,9 +195,9 @@ def test_each_case_is_predicted_by_models_that_did_not_see_it():
 
 
 def test_too_few_series_are_refused_before_training():
-    with pytest.raises(ValueError, match="at least 5 series of each class.*there are 3"):
+    with pytest.raises(ValueError, match=r"at least 5 series of each class.*there are 3"):
         nc.NeuralCDEClassifier(calibrate="isotonic").fit(SERIES[:20], ["a"] * 3 + ["b"] * 17)
-    with pytest.raises(ValueError, match="as many groups.*there are 2"):
+    with pytest.raises(ValueError, match=r"as many groups.*there are 2"):
         nc.NeuralCDEClassifier(calibrate="isotonic").fit(SERIES, Y, groups=np.arange(60) % 2)
     with pytest.raises(ValueError, match="calibrate"):
         nc.NeuralCDEClassifier(calibrate="platt").fit(SERIES, Y)
@@ -216,15 +213,18 @@ def test_folds_get_weights_groups_validation_and_auxiliary_targets():
     assert clf.calibration_.cases == 55
 
 
-def test_an_interrupted_training_is_not_calibrated():
-    def stop(row):
-        raise KeyboardInterrupt
+def test_an_interrupted_training_is_not_calibrated(monkeypatch):
+    """Ctrl-C in a fold keeps the model, which was trained before the folds."""
 
-    from neuralcde.estimators import held_out_outputs as module
+    def interrupted(*args, **options):
+        raise InterruptedFoldError
 
-    assert issubclass(module.InterruptedFoldError, Exception)
-    with pytest.raises(KeyboardInterrupt):
-        nc.NeuralCDEClassifier(**QUICK, calibrate="isotonic").fit(SERIES, Y, callbacks=[stop])
+    monkeypatch.setattr("neuralcde.estimators.path_estimator.held_out_outputs", interrupted)
+    with pytest.warns(UserWarning, match="not calibrated"):
+        clf = nc.NeuralCDEClassifier(**QUICK, calibrate="isotonic").fit(SERIES, Y)
+    assert clf.interrupted_
+    assert clf.calibration_ is None
+    assert clf.predict_proba(SERIES).shape == (60, 2)
 
 
 def test_a_task_that_does_not_say_how_is_refused():
