@@ -27,6 +27,7 @@ def walks(count, seed):
 
 
 def classes(target):
+    """The numbers in three classes."""
     return np.array(["low", "middle", "high"])[np.digitize(target, [-1, 1])]
 
 

@@ -18,7 +18,8 @@ from ..series.table_format import TableColumn
 from ..tasks import Task
 from .variants import Ensemble, Variants
 
-SERIES = 256  # most series that are explained at once
+SERIES = 256  # most series that are explained at once,
+CELLS = 1 << 20  # and most of their values
 CASES = 1 << 18  # most variants of rows that are listed at once
 
 Array = NDArray[np.float64]
@@ -36,8 +37,7 @@ def explain(ensemble: Ensemble, task: Task, series: IrregularSeries, seed: int) 
     observations = np.zeros((len(series.times), len(players.channels), count))
     at_rows = np.zeros((len(series.times), count))
     nothing = np.zeros((len(series.times), count))  # had nothing been observed in the row
-    for part in torch.split(torch.arange(len(series)), SERIES):
-        chosen = slice(int(part[0]), int(part[-1]) + 1)
+    for chosen in _parts(series):
         rows = slice(int(series.offsets[chosen.start]), int(series.offsets[chosen.stop]))
         account = _Account(ensemble, task, series[chosen], players, seed)
         at_rows[rows], nothing[rows], observations[rows] = account.of_rows()
@@ -58,6 +58,15 @@ def explain(ensemble: Ensemble, task: Task, series: IrregularSeries, seed: int) 
         passing=passing,
         at_rows=at_rows,
     )
+
+
+def _parts(series: IrregularSeries) -> Iterator[slice]:
+    """Ranges of series that are explained together: few enough that what is known at their rows fits in memory."""
+    block = (series.offsets[1:] - 1) * series.channels // CELLS + torch.arange(len(series)) // SERIES
+    start = 0
+    for count in torch.unique_consecutive(block, return_counts=True)[1].tolist():
+        yield slice(start, start + count)
+        start += count
 
 
 def check_causal(ensemble: Ensemble) -> None:
