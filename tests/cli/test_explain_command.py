@@ -38,11 +38,11 @@ def test_the_terms_of_each_prediction_are_written(folder, tmp_path):
     assert chances.to_list() == pytest.approx(predictions["p_survived"].to_list(), abs=1e-4)
 
 
-def test_explanations_at_times_have_those_times(folder, tmp_path):
+def test_explanations_at_times_have_those_times(folder, tmp_path, capsys):
     written = tmp_path / "terms.parquet"
     words = ["--at", "3,12.5", "--explain", written, "--out", tmp_path / "p.csv"]
-    with pytest.warns(UserWarning, match="not calibrated"):
-        assert not run("predict", folder / "model", folder / "new.csv", *words)
+    assert not run("predict", folder / "model", folder / "new.csv", *words)
+    assert "predictions at given times are not calibrated" in capsys.readouterr().err
     terms, predictions = pl.read_parquet(written), pl.read_csv(tmp_path / "p.csv")
     sums = terms.group_by("stay", "at", maintain_order=True).agg(pl.col("term").sum(), pl.col("hour").max())
     assert sums["hour"].to_list() == sums["at"].to_list()  # a row without observations at that time

@@ -46,13 +46,21 @@ def test_calibrated_probabilities_are_better_on_other_cases(method):
 
 
 def test_isotonic_shares_are_those_of_blocks_and_are_clipped():
-    """By hand: the two cases in the wrong order are pooled, and n = 6 bounds what may be said by 1/8 and 7/8."""
+    """By hand: the two cases in the wrong order are pooled, and steps of n = 2 cases say at most 1/4 and 3/4."""
     outputs = torch.tensor([[-3.0], [-2.0], [-1.0], [1.0], [2.0], [3.0]])
     targets = torch.tensor([0.0, 0.0, 1.0, 0.0, 1.0, 1.0]).double()
     found = Calibration.fit("isotonic", BINARY, outputs, targets)
     p = BINARY.probabilities(found(BINARY, outputs))[:, 1]
-    np.testing.assert_allclose(p, [1 / 8, 1 / 8, 0.5, 0.5, 7 / 8, 7 / 8], atol=1e-6)
-    np.testing.assert_allclose(BINARY.probabilities(found(BINARY, outputs * 100))[[0, -1], 1], [1 / 8, 7 / 8])
+    np.testing.assert_allclose(p, [1 / 4, 1 / 4, 0.5, 0.5, 3 / 4, 3 / 4], atol=1e-6)
+    np.testing.assert_allclose(BINARY.probabilities(found(BINARY, outputs * 100))[[0, -1], 1], [1 / 4, 3 / 4])
+
+
+def test_clipped_steps_do_not_pass_the_next_one():
+    """One case alone below a step of a share of a fifth: 1/3 would be above it."""
+    outputs = torch.arange(6.0)[:, None]
+    found = Calibration.fit("isotonic", BINARY, outputs, torch.tensor([0.0, 1.0, 0.0, 0.0, 0.0, 0.0]).double())
+    p = BINARY.probabilities(found(BINARY, outputs))[:, 1]
+    np.testing.assert_allclose(p, [1 / 5] * 6, atol=1e-6)
 
 
 def test_clipping_holds_for_temperature_too():

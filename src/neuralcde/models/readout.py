@@ -50,7 +50,8 @@ class Seen:
 
     def known(self, inputs: RowInputs) -> Float[Tensor, "*batch inputs"]:
         """What is known at the row."""
-        return inputs(self.given, self.row)
+        found: Tensor = inputs(self.given, self.row)
+        return found
 
 
 @dataclass(frozen=True, eq=False)
