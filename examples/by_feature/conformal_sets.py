@@ -8,6 +8,7 @@ takes those of scikit-learn (`pip install mapie`). Prints the share of test seri
 """
 
 import math
+import warnings
 
 import numpy as np
 from mapie.classification import SplitConformalClassifier
@@ -43,6 +44,7 @@ held = inside[np.arange(TEST), np.searchsorted(clf.classes_, classes(test[1])), 
 print(f"classes: {held.mean():.3f} of the sets hold the truth, standard error {error:.3f}")
 print(f"a set has {inside.sum(1).mean():.2f} of 3 classes")
 
+warnings.filterwarnings("ignore", message="Estimator does not appear fitted")  # MAPIE looks for n_features_in_
 reg = nc.NeuralCDERegressor(**options).fit(*train)
 intervals = SplitConformalRegressor(reg, confidence_level=LEVEL, prefit=True)
 _, bounds = intervals.conformalize(*conformal).predict_interval(test[0])

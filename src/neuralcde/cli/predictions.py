@@ -80,7 +80,7 @@ def explanation_table(
         explanation = dataclasses.replace(explained(estimator, series), names=names)
         terms: polars.DataFrame = explanation.to_long("polars")
         return terms
-    parts = []
+    parts: list[polars.DataFrame] = []
     for time, number in zip(times, series.format.numbers(times).tolist(), strict=True):
         begun = (series.times[series.offsets[:-1]] <= number).numpy()
         if begun.any():
