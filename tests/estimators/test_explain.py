@@ -12,6 +12,7 @@ import torch
 import neuralcde as nc
 from neuralcde.estimators import explaining, variants
 from neuralcde.models import PathModel
+from neuralcde.models.branches import can_vary
 from registered import members
 
 QUICK = {"max_epochs": 1, "hidden": 5, "width": 6, "depth": 1, "validation_fraction": 0, "random_state": 0}
@@ -153,6 +154,46 @@ def test_models_that_cannot_branch_are_solved_again():
     clf = fitted(solver="dopri5")
     clf.members_[0].module.steps = nc.Adaptive(rtol=1e-5, atol=1e-7)
     check_definition(clf, SERIES, SOME, atol=5e-4)  # steps are chosen by rounding, too
+
+
+@pytest.mark.parametrize("options", [{}, {"encoder": "mlp", "readout": "summary", "boosting": True}], ids=str)
+@pytest.mark.parametrize("path", CAUSAL, ids=repr)
+@pytest.mark.parametrize("model", MODELS)
+def test_what_is_known_at_a_row_stands_for_all_earlier_rows(model, path, options, monkeypatch):
+    """The quick way gives what truncated series give."""
+    clf = fitted(model, path=path, pool="both", **options)
+    quick = clf.explain(SERIES)
+    asked = []
+    monkeypatch.setattr(variants, "can_vary", lambda *given: asked.append(can_vary(*given)))
+    slow = clf.explain(SERIES)
+    assert all(asked)
+    assert asked
+    for name in ("start", "static", "observations", "passing", "at_rows"):
+        np.testing.assert_allclose(getattr(quick, name), getattr(slow, name), atol=3e-5, rtol=1e-5)
+
+
+def test_parts_that_a_subclass_changes_are_not_taken_for_the_quick_way():
+    class Other(nc.RowMLP):
+        def forward(self, series):
+            return super().forward(series).roll(1, 0)
+
+    class Both(Other):
+        varies = True
+
+    class Longer(nc.Linear):
+        def build(self, series):
+            return super().build(series)
+
+    class Looking(nc.GRUD):
+        def cell_inputs(self, seen):
+            return super().cell_inputs(seen)
+
+    assert can_vary(nc.GRUD(3, 1), nc.Linear())
+    assert not can_vary(Looking(3, 1), nc.Linear())
+    assert can_vary(nc.NeuralCDE(4, 1, encoder=nc.RowMLP), nc.Linear())
+    assert not can_vary(nc.NeuralCDE(4, 1, encoder=Other), nc.Linear())
+    assert can_vary(nc.NeuralCDE(4, 1, encoder=Both), nc.Linear())
+    assert not can_vary(nc.NeuralCDE(4, 1), Longer())
 
 
 # ---- they add up ----

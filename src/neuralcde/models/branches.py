@@ -21,6 +21,7 @@ from .solved_model import SolvedModel
 from .variations import RowHistory, Variations
 
 Given = ControlPath | IrregularSeries
+READING = ("path", "features", "jump", "cell_inputs")  # methods that could look at earlier rows, if users wrote them
 
 
 def can_branch(model: PathModel, scheme: PathScheme) -> bool:
@@ -44,7 +45,8 @@ def can_vary(model: SolvedModel, scheme: PathScheme) -> bool:
     own = scheme if model.encoder is None else model.scheme
     parts = [(own, "window", "build"), (model.readout, "varies", "forward"), (model.encoder, "varies", "forward")]
     said = all(part is None or (getattr(part, flag) and _said_of(part, flag, method)) for part, flag, method in parts)
-    return said and type(model).jump in (SolvedModel.jump, JumpModel.jump)
+    methods = [getattr(type(model), name, PathModel.path) for name in READING]
+    return said and all(method.__module__.startswith(f"{__package__}.") for method in methods)
 
 
 def _said_of(part: object, flag: str, method: str) -> bool:
