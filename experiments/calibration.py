@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from benchmarks.data import SEPSIS, folder, read_sepsis
@@ -23,10 +24,11 @@ from .tables import Table
 COLUMNS = ("log-loss", "calibrated", "difference", "standard error", "Brier score", "calibrated Brier score")
 
 
-def measured(data: Data, method: str) -> list[float]:
-    """The numbers of `COLUMNS`."""
+def measured(data: Data, method: str, **options: Any) -> list[float]:
+    """The numbers of `COLUMNS`; the options are those of the classifier."""
     training, test = train_test_split(np.arange(len(data.labels)), test_size=0.3, random_state=0, stratify=data.labels)
-    model = nc.NeuralCDEClassifier(random_state=0, calibrate=method).fit(data.series[training], data.labels[training])
+    model = nc.NeuralCDEClassifier(random_state=0, calibrate=method, **options)
+    model.fit(data.series[training], data.labels[training])
     outputs, truth = model.outputs(data.series[test]), model.task_.encode(data.labels[test])
     both = [model.task_.probabilities(part)[:, 1] for part in (outputs, model.calibrated(outputs))]
     y = truth.numpy()
