@@ -236,7 +236,7 @@ def test_an_interrupted_training_is_not_calibrated(monkeypatch):
 
 
 def test_a_task_that_does_not_say_how_is_refused():
-    class Mute(BinaryTask, name="mute_for_calibration"):
+    class Mute(BinaryTask, name="test mute"):
         def indicators(self, targets):
             return None
 
