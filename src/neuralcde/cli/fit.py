@@ -148,10 +148,9 @@ def _fit(known: dict[str, Any], parameters: dict[str, Any], *, out: Path, resume
     values = set(all_targets(targets).tolist()) - {None}
     if goal == "classification" and len(values) < 2:
         raise WrongUseError(f"--label {known['label']} has one class only, {values}; at least two are needed.")
-    if goal == "regression" and parameters.get("class_weight") is not None:
-        raise WrongUseError("--class-weight is for classification, but this task is regression.")
-    if goal == "regression":
-        parameters.pop("class_weight", None)
+    for name in ("class_weight", "calibrate") if goal == "regression" else ():
+        if parameters.pop(name, None) is not None:
+            raise WrongUseError(f"--{name.replace('_', '-')} is for classification, but this task is regression.")
     settled: dict[str, Any] = {"test_fraction": 0.2, "seed": 0, "dtype": "auto"} | known | {"task": chosen}
     training, test = _split(
         targets,
@@ -177,7 +176,7 @@ def _fit(known: dict[str, Any], parameters: dict[str, Any], *, out: Path, resume
     if not first:
         return
     held, truth = series[test], all_targets(targets[test])
-    outputs = estimator.outputs(held)
+    outputs = estimator.calibrated(estimator.outputs(held))
     encoded = estimator.task_.encode(truth)
     metrics = estimator.task_.metrics(outputs, encoded)
     cost = {

@@ -1,5 +1,6 @@
 """The scikit-learn estimators, how they are saved and loaded, and stratified splits."""
 
+from ..explanations import Explanation as Explanation
 from .classifier import NeuralCDEClassifier as NeuralCDEClassifier
 from .regressor import NeuralCDERegressor as NeuralCDERegressor
 from .saving import load as load

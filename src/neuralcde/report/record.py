@@ -56,7 +56,8 @@ def record_run(
     test
         Positions of the test series. All other series were used for training.
     outputs, encoded
-        Raw outputs for the test series, and their targets as encoded by the task. Computed if None.
+        Outputs for the test series, calibrated if the estimator is, and their targets as encoded by the task. Computed
+        if None.
     """
     folder, training = Path(folder), np.ones(len(series), dtype=bool)
     training[test] = False
@@ -71,7 +72,7 @@ def record_run(
     task, held = estimator.task_, series[test]
     training_targets = task.encode(all_targets[parts[0]])
     test_targets = task.encode(all_targets[parts[1]]) if encoded is None else encoded
-    outputs = estimator.outputs(held) if outputs is None else outputs
+    outputs = estimator.calibrated(estimator.outputs(held)) if outputs is None else outputs
     counts = held.lengths if estimator.per_row else torch.ones(len(held), dtype=torch.int64)
     examples = choose_examples(task, outputs, test_targets, counts=counts.numpy(), lengths=held.lengths.numpy())
     data = {
