@@ -186,7 +186,10 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
         return self.preparation_.scaler.far_values(as_series(self, X)).listed()
 
     def read_long(self, frame: Any, *, duplicates: Literal["error", "mean", "last"] = "error") -> IrregularSeries:
-        """Read a new long table in the format of the training table: same columns, categories and unit of time."""
+        """Read a new long table in the format of the training table: same columns, categories and unit of time.
+
+        The values of a channel whose column is missing are not observed; a warning names it.
+        """
         check_is_fitted(self, "members_")
         return IrregularSeries.from_long(frame, like=self.preparation_.template(), duplicates=duplicates)
 

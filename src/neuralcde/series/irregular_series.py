@@ -113,7 +113,8 @@ class IrregularSeries:
         like
             Series read before. `id`, `time`, `static`, `channels`, `unit`, the categories and the default of `dtype`
             are taken from it, so that a new table is read exactly like the first one. What is given as well must
-            agree with it. A category that was not seen then gets no indicator: those of the others are 0.
+            agree with it. A category that was not seen then gets no indicator: those of the others are 0. A channel
+            whose column is missing is not observed; a warning names it.
 
         Raises
         ------
