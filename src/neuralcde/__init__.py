@@ -44,6 +44,7 @@ _HOME = {
     "SolveError": "solve",
     "Status": "solve",
     "signature": "solve",
+    "channel_contributions": "solve",
     "NeuralCDE": "models",
     "GRUODE": "models",
     "GRUDeltaT": "models",
@@ -101,6 +102,7 @@ if TYPE_CHECKING:
     from .solve import SolveError as SolveError
     from .solve import Status as Status
     from .solve import Tableau as Tableau
+    from .solve import channel_contributions as channel_contributions
     from .solve import signature as signature
     from .solve import solve_cde as solve_cde
 

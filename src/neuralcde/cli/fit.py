@@ -166,13 +166,11 @@ def _fit(known: dict[str, Any], parameters: dict[str, Any], *, out: Path, resume
     values = set(all_targets(targets).tolist()) - {None}
     if goal == "classification" and len(values) < 2:
         raise WrongUseError(f"--label {known['label']} has one class only, {values}; at least two are needed.")
-    if goal == "regression" and parameters.get("class_weight") is not None:
-        raise WrongUseError("--class-weight is for classification, but this task is regression.")
-    if goal == "regression":
-        parameters.pop("class_weight", None)
-    settled: dict[str, Any] = (
-        {"test_fraction": 0.2, "seed": 0, "dtype": "auto", "compare_boosting": True} | known | {"task": chosen}
-    )
+    for name in ("class_weight", "calibrate") if goal == "regression" else ():
+        if parameters.pop(name, None) is not None:
+            raise WrongUseError(f"--{name.replace('_', '-')} is for classification, but this task is regression.")
+    unless_given = {"test_fraction": 0.2, "seed": 0, "dtype": "auto", "compare_boosting": True}
+    settled: dict[str, Any] = unless_given | known | {"task": chosen}
     training, test = _split(
         targets,
         float(settled["test_fraction"]),
@@ -204,7 +202,7 @@ def _fit(known: dict[str, Any], parameters: dict[str, Any], *, out: Path, resume
     if not first:
         return
     held, truth = series[test], all_targets(targets[test])
-    outputs = estimator.outputs(held)
+    outputs = estimator.calibrated(estimator.outputs(held))
     encoded = estimator.task_.encode(truth)
     metrics = estimator.task_.test_metrics(outputs, encoded)
     cost = {

@@ -17,6 +17,7 @@ def predict(
     *,
     at: str | None = None,
     out: Path | None = None,
+    explain: Path | None = None,
     duplicates: Literal["error", "mean", "last"] | None = None,
     spreadsheet_safe: bool = False,
     debug: bool = False,
@@ -35,6 +36,10 @@ def predict(
         time only what was known then is used. A series that had not begun gets empty predictions.
     out
         CSV, Parquet or Arrow file for the predictions; by default CSV on standard output.
+    explain
+        CSV, Parquet or Arrow file for explanations of the predictions, with one row per term: what each observation,
+        each static column and the time that passed changed in the log odds of a class (or in the predicted number). The
+        terms of a prediction add up to it, before calibration. The model needs a causal path, as it has by default.
     duplicates
         What to do with several rows of a series at the same time; by default as in training.
     spreadsheet_safe
@@ -47,7 +52,7 @@ def predict(
     from ..solve import SolveError
     from .labelled import refuse_unreadable
     from .options import read_config
-    from .predictions import prediction_table, table_over_time, times_of, without_formulas
+    from .predictions import explanation_table, prediction_table, table_over_time, times_of, without_formulas
 
     try:
         estimator = load(folder)
@@ -62,22 +67,28 @@ def predict(
     numbers = (form.time, *(column.name for column in (*measured, *form.static)))
     used = [name for name in numbers if name in found.frame.columns and name not in words]
     refuse_unreadable(found, table, used, may_exclude=False)
+    label, terms = str(config.get("label", "prediction")), None
     try:
         series = estimator.read_long(found.frame, duplicates=duplicates or config.get("duplicates", "error"))
-        if at is None:
-            outputs = estimator.outputs(series)
+        asked = None if at is None else times_of(at, form)
+        if asked is None:
+            outputs = estimator.calibrated(estimator.outputs(series))
         else:
-            asked = times_of(at, form)
-            outputs = estimator.outputs_at(series, asked)
+            outputs = estimator.calibrated(estimator.outputs_at(series, asked), over_time=True)
+        if explain is not None:
+            terms = explanation_table(estimator, series, label, asked)
     except (SolveError, TypeError, ValueError) as reason:
         raise WrongUseError(f"{table}: {in_options(reason)}") from reason
-    label = str(config.get("label", "prediction"))
-    if at is None:
+    if asked is None:
         predictions = prediction_table(estimator, series, outputs, form.id, label)
     else:
         predictions = table_over_time(estimator, series, outputs, asked, label)
     if spreadsheet_safe:
         predictions = without_formulas(predictions)
+        terms = None if terms is None else without_formulas(terms)
+    if terms is not None and explain is not None:
+        write_table(terms, explain)
+        print(f"{terms.height} terms: {explain}", file=sys.stderr)
     if out is None:
         sys.stdout.write(predictions.write_csv())
     else:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import warnings
 import zoneinfo
 from typing import Any
 
@@ -12,7 +14,8 @@ import torch
 from torch import Tensor
 
 from ..estimators.path_estimator import PathEstimator
-from ..series import IrregularSeries
+from ..explanations import Explanation
+from ..series import FarValueWarning, IrregularSeries
 from ..series.table_format import TableFormat
 from ..tasks import Task
 from .errors import WrongUseError
@@ -66,6 +69,32 @@ def table_over_time(
     for name, values in estimator.task_.prediction_columns(flat[begun], label).items():
         columns[name] = [values[k] if known else None for known, k in zip(begun.tolist(), place.tolist(), strict=True)]
     return polars.DataFrame(columns)
+
+
+def explanation_table(
+    estimator: PathEstimator, series: IrregularSeries, label: str, times: list[Any] | None
+) -> polars.DataFrame:
+    """Table of the terms of predictions; with times, those of the predictions at each time, in a column "at"."""
+    names = tuple(estimator.task_.score_names(label))
+    if times is None:
+        explanation = dataclasses.replace(explained(estimator, series), names=names)
+        return explanation.to_long("polars")
+    parts = []
+    for time, number in zip(times, series.format.numbers(times).tolist(), strict=True):
+        begun = (series.times[series.offsets[:-1]] <= number).numpy()
+        if begun.any():
+            explanation = dataclasses.replace(explained(estimator, series[begun].until(number)), names=names)
+            parts.append(explanation.to_long("polars").insert_column(1, polars.lit(time).alias("at")))
+    if not parts:
+        raise WrongUseError("--explain: no series had begun at the times of --at; give later ones.")
+    return polars.concat(parts)
+
+
+def explained(estimator: PathEstimator, series: IrregularSeries) -> Explanation:
+    """The explanation, without a second warning of values that the predictions have warned of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FarValueWarning)
+        return estimator.explain(series)
 
 
 def without_formulas(frame: polars.DataFrame) -> polars.DataFrame:

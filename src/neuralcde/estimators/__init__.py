@@ -1,5 +1,6 @@
 """The scikit-learn estimators, how they are saved and loaded, and stratified splits."""
 
+from ..explanations import Explanation as Explanation
 from .classifier import NeuralCDEClassifier as NeuralCDEClassifier
 from .data_checks import DataWarning as DataWarning
 from .data_checks import Finding as Finding

@@ -57,25 +57,31 @@ def boosting_features(
     intensity, summaries of a channel that was never observed are NaN, except for its count. Without it they are 0,
     because NaN would tell what was observed.
     """
-    inputs = _inputs(preparation)
-    families = inputs.families
-    found = [torch.zeros(0, inputs.outputs + preparation.static_features)]
+    found = [torch.zeros(0, feature_count(preparation))]
     last = series.offsets[1:] - 1
     for part in _in_memory(series):
         start, stop = int(series.offsets[part.start]), int(series.offsets[part.stop])
         chosen = last[part] if rows is None else rows[(rows >= start) & (rows < stop)]
         if not len(chosen):
             continue
-        prepared, here = preparation.series(series[part]), chosen - start
-        known = inputs.of_channels(prepared)[here].reshape(-1, len(families), inputs.channels)
-        if preparation.intensity:
-            never = known[:, families.index("count")] == 0
-            unknown = torch.tensor([name != "count" for name in families])
-            known = known.masked_fill(never[:, None] & unknown[:, None], torch.nan)
-        static = prepared.static[ragged.series_of(prepared.offsets, here)]
-        clock = prepared.times if preparation.common_origin else time_since_start(prepared.times, prepared.offsets)
-        found.append(torch.cat([known.flatten(1), clock[here, None].to(known.dtype), static], dim=1))
+        found.append(features_of_prepared(preparation, preparation.series(series[part]), chosen - start))
     return torch.cat(found)
+
+
+def features_of_prepared(
+    preparation: Preparation, prepared: IrregularSeries, rows: Int[Tensor, " cases"]
+) -> Float[Tensor, "cases features"]:
+    """The features of some rows of prepared series."""
+    inputs = _inputs(preparation)
+    families = inputs.families
+    known = inputs.of_channels(prepared)[rows].reshape(-1, len(families), inputs.channels)
+    if preparation.intensity:
+        never = known[:, families.index("count")] == 0
+        unknown = torch.tensor([name != "count" for name in families])
+        known = known.masked_fill(never[:, None] & unknown[:, None], torch.nan)
+    static = prepared.static[ragged.series_of(prepared.offsets, rows)]
+    clock = prepared.times if preparation.common_origin else time_since_start(prepared.times, prepared.offsets)
+    return torch.cat([known.flatten(1), clock[rows, None].to(known.dtype), static], dim=1)
 
 
 def _inputs(preparation: Preparation) -> RowInputs:

@@ -25,6 +25,13 @@ OPTIONS = {
         None,
         'Weight of each class in the loss. "balanced": in inverse proportion to the frequency of the class.',
     ),
+    "calibrate": Option(
+        Either(Nothing("probabilities as they come from the models"), Choice("isotonic", "temperature")),
+        None,
+        "Calibrate probabilities on held-out series: five more fits, each without a fifth of the series, predict these, "
+        'and a map from their outputs to probabilities is learnt. "isotonic": any increasing map, for a thousand series '
+        'or more; "temperature": one factor on the log odds.',
+    ),
 }
 
 
@@ -97,6 +104,7 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
         validation_fraction: float = 0.15,
         device: str = "cpu",
         class_weight: Any = None,
+        calibrate: Literal["isotonic", "temperature"] | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ):
@@ -141,6 +149,7 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
             verbose=verbose,
         )
         self.class_weight = class_weight
+        self.calibrate = calibrate
 
     def check_parameters(self) -> TrainingSettings:
         """Check the parameters, as `fit` does first, and return the settings of the training."""
@@ -169,19 +178,19 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
         return self.task_.columns
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
-        """Probabilities per series, or per row with `per_row`.
+        """Probabilities per series, or per row with `per_row`; calibrated if `calibrate` is set.
 
         Returns
         -------
         array
             Shape (cases, classes); for multilabel targets (cases, labels), the probability of each label.
         """
-        outputs = self.outputs(X)
+        outputs = self.calibrated(self.outputs(X))
         return self.task_.probabilities(outputs)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable class per series, or per row with `per_row`."""
-        outputs = self.outputs(X)
+        outputs = self.calibrated(self.outputs(X))
         return self.task_.decode(outputs)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -192,7 +201,8 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
         """Class probabilities at given times.
 
         They are the probabilities for `X.until(t)`: nothing after a time is used for it. A time may lie after the last
-        row. See `outputs_at` for the cost.
+        row. See `outputs_at` for the cost. They are calibrated only if the model was fitted `per_row`: a calibration that
+        was learnt from whole series does not hold for parts of them, and a warning says so.
 
         Parameters
         ----------
@@ -206,4 +216,4 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
         array
             Shape (series, k, classes); NaN where a series had not begun at the time.
         """
-        return self.task_.probabilities(self.outputs_at(X, times))
+        return self.task_.probabilities(self.calibrated(self.outputs_at(X, times), over_time=True))

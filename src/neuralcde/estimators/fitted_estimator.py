@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
+from scipy.special import expit
+from scipy.stats import t as student_t
 from sklearn.base import BaseEstimator
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from ..contracts import Argument, ArgumentError, warn_user
+from ..explanations import Explanation
 from ..models import PathModel
 from ..paths import ControlPath, PathDataset
 from ..series import FarValue, IrregularSeries
 from ..system import Processes
-from ..tasks import Task
+from ..tasks import ClassificationTask, Task
+from .calibration import Calibration
 from .ensembles import average, member_outputs, member_outputs_at
+from .explaining import explain
 from .inputs import as_series
 from .members import Member
 from .preparation import Preparation
 from .training_data import dataset_of
 from .trees import TreeEnsemble
+from .variants import Ensemble
 
 
 class FittedEstimator(BaseEstimator):  # type: ignore[misc]
@@ -34,6 +43,7 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
     preparation_ : the preprocessing, shared by all members
     members_ : list of the fitted models
     trees_ : the trees of gradient boosting, or None
+    calibration_ : the map from outputs to calibrated outputs, or None
     interrupted_ : whether Ctrl-C ended the training; an ensemble may then have fewer members than asked for
     """
 
@@ -43,6 +53,7 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
     preparation_: Preparation
     members_: list[Member]
     trees_: TreeEnsemble | None
+    calibration_: Calibration | None
     interrupted_: bool
 
     def outputs(self, X: Any) -> Float[Tensor, "cases outputs"]:
@@ -75,6 +86,69 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
         self.preparation_.warn_of_far_values(self.preparation_.scaler.far_values(series))
         modules = [member.module for member in self.members_]
         return member_outputs(modules, self.trees_, self.preparation_, series, self._dataset(series))
+
+    def calibrated(
+        self, outputs: Float[Tensor, "*cases outputs"], *, over_time: bool = False
+    ) -> Float[Tensor, "*cases outputs"]:
+        """Calibrated outputs, of which `task_.probabilities` makes calibrated probabilities.
+
+        Parameters
+        ----------
+        outputs
+            Raw outputs, from `outputs` or `outputs_at`. They are returned unchanged without `calibrate`.
+        over_time
+            Whether they are outputs at given times, for parts of series. A calibration that was learnt from whole
+            series does not hold for these: then they are returned unchanged, with a warning.
+        """
+        check_is_fitted(self, "members_")
+        if self.calibration_ is None:
+            return outputs
+        if over_time and not self.per_row:
+            warn_user(
+                "predictions at given times are not calibrated, because the calibration was learnt from whole series; "
+                "fit with per_row=True and a target per row to calibrate them."
+            )
+            return outputs
+        assert isinstance(self.task_, ClassificationTask)
+        return self.calibration_(self.task_, outputs)
+
+    def member_intervals(self, X: Any, level: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
+        r"""Intervals in which the prediction of one more member would lie: how much the members disagree.
+
+        With the mean m and the standard deviation s of M members, they are $m \pm t\, s \sqrt{1 + 1/M}$, with t the
+        quantile of Student's distribution, for the log odds of a class or the number of a target. They tell how
+        uncertain the models are, not how often the truth lies inside: for that see split-conformal prediction.
+
+        Parameters
+        ----------
+        X
+            Series, as in `fit`.
+        level
+            Probability of the intervals.
+
+        Returns
+        -------
+        low, high
+            Shape (cases, scores): probabilities (of the positive class, if there are two), or numbers in the units of
+            the targets.
+
+        Raises
+        ------
+        ValueError
+            If there is only one member. Gradient boosting counts as a member.
+        """
+        if not 0 < level < 1:
+            raise ArgumentError(Argument("level", level), " must lie between 0 and 1.", argument="level")
+        outputs = self.member_outputs(X)
+        count = len(outputs)
+        if count < 2:
+            raise ArgumentError(
+                "intervals need several members, but this model has one; fit with ", Argument("members", 5), "."
+            )
+        scores = self.task_.scores(self.calibrated(outputs)).numpy()
+        width = student_t.ppf((1 + level) / 2, count - 1) * scores.std(0, ddof=1) * math.sqrt(1 + 1 / count)
+        low, high = scores.mean(0) - width, scores.mean(0) + width
+        return (expit(low), expit(high)) if self.task_.score_unit == "log odds" else (low, high)
 
     def spread(self, X: Any) -> Float[Tensor, "cases outputs"]:
         """Standard deviation of the raw outputs over the members: how much they disagree on each case.
@@ -126,6 +200,40 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
         modules = [member.module for member in self.members_]
         found = member_outputs_at(modules, self.trees_, self.preparation_, build, series, asked)
         return average(found, boosted=self.trees_ is not None)
+
+    def explain(self, X: Any, *, random_state: int = 0) -> Explanation:
+        """Explain predictions: what each observation, static feature and gap changed, in terms that add up.
+
+        The outputs after the last row of each series are explained; for those at an earlier time pass `X.until(t)`.
+
+        Parameters
+        ----------
+        X
+            Series, as in `fit`.
+        random_state
+            Seed of the permutations for rows with more than six observations.
+
+        Returns
+        -------
+        Explanation
+            Arrays of terms, `to_long()`, `top()`, `importances()`, `plot()`.
+
+        Raises
+        ------
+        ValueError
+            If the path is not causal ("natural_cubic", "smoothing", `fill="interpolate"`), because an output can then
+            not be split among observations; or if X does not fit the series that the estimator was fitted on.
+
+        Notes
+        -----
+        Cost: one solve of the series, and per row with k observations one solve of a gap for each of the $2^k - 1$ ways
+        to leave some of them out, up to k = 6; for more observations, about 30 k of them.
+        """
+        check_is_fitted(self, "members_")
+        series = as_series(self, X)
+        self.preparation_.warn_of_far_values(self.preparation_.scaler.far_values(series))
+        ensemble = Ensemble([member.module for member in self.members_], self.trees_, self.preparation_, self.device)
+        return explain(ensemble, self.task_, series, random_state)
 
     @property
     def module_(self) -> PathModel:

@@ -11,17 +11,19 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils import Tags, check_random_state
 
-from ..contracts import Argument, ArgumentError, Option, Recipe, documented
+from ..contracts import Argument, ArgumentError, Option, Recipe, documented, warn_user
 from ..paths import PathScheme
 from ..series import ragged
 from ..solve import Tableau
 from ..system import Processes
-from ..tasks import Task
+from ..tasks import ClassificationTask, Task
 from ..train import TrainingSettings
 from .auxiliary import Auxiliary, as_auxiliary
 from .boosting import check_boosting, fit_boosting
+from .calibration import Calibration, indicators_of
 from .data_checks import warn_of_outcomes
 from .fitted_estimator import FittedEstimator
+from .held_out_outputs import InterruptedFoldError, folds_of, held_out_outputs
 from .inputs import (
     OF_ARRAYS,
     as_series,
@@ -211,6 +213,12 @@ class PathEstimator(FittedEstimator):
         seed = Processes.current().agree(lambda: int(check_random_state(self.random_state).randint(2**31 - 1)))
         if self.boosting:
             check_boosting(task, numbers)
+        method = getattr(self, "calibrate", None)
+        folds = None
+        if method is not None:
+            assert isinstance(task, ClassificationTask)
+            indicators_of(task, numbers)
+            folds = folds_of(len(series), seed, None if self.per_row else targets, group)
         seeds = [member_seed(seed, number) for number in range(self.members)]
         splits = [(np.arange(len(series)), np.arange(0)) for _ in seeds]
         if held_out is None:
@@ -252,12 +260,34 @@ class PathEstimator(FittedEstimator):
             for number, (own, split) in enumerate(zip(seeds, splits, strict=True))
         ]
         members = train_members(data, plans, callbacks)
+        interrupted = len(members) < len(plans) or any(member.interrupted for member in members)
+        calibration = None
+        if folds is not None and not interrupted:
+            try:
+                held = held_out_outputs(
+                    self,
+                    series,
+                    targets,
+                    folds=folds,
+                    task=task,
+                    seed=seed,
+                    weights=weights,
+                    groups=group,
+                    validation=held_out,
+                    auxiliary=second,
+                )
+                calibration = Calibration.fit(method, task, held, numbers, data.case_weights())
+            except InterruptedFoldError:
+                interrupted = True
+        if folds is not None and calibration is None:
+            warn_user("the training was interrupted: the probabilities are not calibrated.")
         fitted = {
             "task_": task,
             "preparation_": preparation,
             "members_": members,
             "trees_": trees,
-            "interrupted_": len(members) < len(plans) or any(member.interrupted for member in members),
+            "calibration_": calibration,
+            "interrupted_": interrupted,
             "_fitted_params": copied(self.get_params(deep=False)),
         }
         # A single assignment at the end: a fit that fails or is interrupted leaves the estimator unchanged.

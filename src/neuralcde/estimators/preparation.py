@@ -157,7 +157,11 @@ class Preparation:
         return len(self.scaler.static_names_in_) + len(self.flagged)
 
     def series(self, series: IrregularSeries) -> IrregularSeries:
-        """Scaled series with added channels, in float32; scaling is done in the dtype of the series."""
+        """Scaled series with added channels, in float32."""
+        return self.with_channels(self.scaled(series))
+
+    def scaled(self, series: IrregularSeries) -> IrregularSeries:
+        """Scaled series in float32; scaling is done in the dtype of the series, each value by itself."""
         if series.format.clock != self.format.clock:
             raise ValueError(
                 f"the times of X are {series.format.clock}, but the estimator was fitted on {self.format.clock}; read "
@@ -176,6 +180,10 @@ class Preparation:
             names = tuple(f"{scaled.static_names[k]} observed" for k in self.flagged)
             static = torch.cat([scaled.static.nan_to_num(0.0), flags], dim=1)
             scaled = dataclasses.replace(scaled, static=static, static_names=(*scaled.static_names, *names))
+        return scaled
+
+    def with_channels(self, scaled: IrregularSeries) -> IrregularSeries:
+        """Scaled series with the channels that the model gets: time, counts (with `intensity` and no encoder), data."""
         return scaled.with_channels(counts="per_channel" if self.counts else None)
 
     def warn_of_far_values(self, far: FarValues) -> None:

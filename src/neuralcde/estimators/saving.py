@@ -18,11 +18,12 @@ from torch import Tensor
 from .. import __version__
 from ..models import PathModel
 from ..system import staged, that_counts, write_durably
-from ..tasks import Task
+from ..tasks import ClassificationTask, Task
 from .boosting import feature_count
+from .calibration import Calibration
 from .classifier import NeuralCDEClassifier
 from .inputs import OF_ARRAYS
-from .json_shapes import COUNT, DIGEST, TEXT, WHOLE, Each, Leaf, check_shape
+from .json_shapes import COUNT, DIGEST, TEXT, WHOLE, Each, Leaf, OrNull, check_shape
 from .members import Member
 from .modules import new_module
 from .parameters import check_device
@@ -40,7 +41,7 @@ from .untrusted_folder import (
     read_file,
 )
 
-FORMAT = 7
+FORMAT = 8
 KINDS: dict[str, type[PathEstimator]] = {kind.__name__: kind for kind in (NeuralCDEClassifier, NeuralCDERegressor)}
 FILES = {"config.json": LARGEST_JSON, "preprocess.json": LARGEST_JSON, "model.safetensors": LARGEST_TENSORS}
 TREES = "trees."  # start of the names of the trees' arrays; those of the members start with their numbers
@@ -50,6 +51,7 @@ CONFIG = {
     "task": {},
     "channels": WHOLE,
     "array": {},
+    "calibration": OrNull({}),
     "members": [{"history": [Each(PERHAPS_NAN)], "best_epoch": WHOLE, "averaged_epochs": [COUNT]}],
     "files": {"preprocess.json": DIGEST, "model.safetensors": DIGEST},
 }
@@ -88,6 +90,7 @@ def write_files(estimator: PathEstimator, folder: Path) -> None:
             {name: getattr(member, name) for name in ("history", "best_epoch", "averaged_epochs")}
             for member in estimator.members_
         ],
+        "calibration": None if estimator.calibration_ is None else estimator.calibration_.to_state(),
         "files": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()},
     }
     contents["config.json"] = (json.dumps(config, indent=1) + "\n").encode()
@@ -161,6 +164,7 @@ def load(folder: str | Path, *, device: str = "cpu") -> PathEstimator:
         _check_members(config["members"], estimator.members, task)
         for name, value in _array(config["array"]).items():
             setattr(estimator, name, value)
+        calibration = _calibration(config["calibration"], task)
         with torch.device("meta"):  # no memory yet: the file may ask for any size
             module = new_module(vars(estimator), preparation, task)
         weights = {name: value for name, value in tensors.items() if not name.startswith(TREES)}
@@ -179,6 +183,7 @@ def load(folder: str | Path, *, device: str = "cpu") -> PathEstimator:
             features = feature_count(preparation)
             estimator.trees_ = TreeEnsemble.from_tensors(arrays, features=features, outputs=task.outputs)
     estimator.task_, estimator.preparation_, estimator.interrupted_ = task, preparation, False
+    estimator.calibration_ = calibration
     estimator.members_ = [
         Member(_with_weights(module, weights, f"{number}.").to(device), **dict(member))
         for number, member in enumerate(config["members"])
@@ -215,6 +220,15 @@ def _parameters(given: dict[str, Any]) -> dict[str, Any]:
     weights = given.get("class_weight")
     given = {name: part_from_config(name, value) for name, value in given.items()}
     return given | ({"class_weight": dict(weights)} if isinstance(weights, list) else {})
+
+
+def _calibration(state: dict[str, Any] | None, task: Task) -> Calibration | None:
+    """The calibration; None if there is none, e.g. because the training was interrupted."""
+    if state is None:
+        return None
+    if not isinstance(task, ClassificationTask):
+        raise ValueError("calibration is for classification, but this task is not.")
+    return Calibration.from_state(state, task)
 
 
 def _check_members(members: list[dict[str, Any]], most: int, task: Task) -> None:

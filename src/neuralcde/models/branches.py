@@ -67,7 +67,7 @@ class Branches:
         row
             For each path, the row of these series that is its last row but one.
         given
-            The truncated series, or their paths: the rows up to `row`, then an empty one.
+            The truncated series, or their paths: the rows up to `row`, then one more, empty or not.
         """
         model, path = self.model, self.model.driving_path(given)
         end = path.series.offsets[1:] - 1

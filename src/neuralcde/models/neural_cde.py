@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from jaxtyping import Float
+from torch import Tensor
+
 from ..fields import make_field
-from ..solve import ControlTerm, Term
+from ..paths import ControlPath
+from ..series import IrregularSeries
+from ..solve import ControlTerm, Term, channel_contributions
 from .initial_state import Initial
+from .readout import LinearReadout
 from .solved_model import SolvedModel
 
 
@@ -70,3 +76,37 @@ class NeuralCDE(SolvedModel, name="neural_cde"):
     def flow(self) -> Term:
         """f(z) dX."""
         return ControlTerm(self.field)
+
+    def contributions(
+        self, path: ControlPath | IrregularSeries
+    ) -> tuple[Float[Tensor, "series outputs"], Float[Tensor, "rows channels outputs"]]:
+        r"""The outputs as exact sums over gaps and channels, see `channel_contributions`; for research.
+
+        Parameters
+        ----------
+        path
+            As in a call of the model.
+
+        Returns
+        -------
+        start
+            The outputs that the initial states would give.
+        parts
+            What each channel of the path added in the gap that ends at each row. `model(path)` is `start` plus the sum
+            of the parts over the rows and channels of a series.
+
+        Raises
+        ------
+        ValueError
+            If the readout is not linear, or reads a mean over time.
+        """
+        if not isinstance(self.readout, LinearReadout) or self.pool != "last":
+            raise ValueError(
+                f"the output is a sum over channels only for a linear readout of the last state, not for "
+                f"{type(self.readout).__name__} and pool={self.pool!r}; make the model with readout='linear', "
+                "pool='last'."
+            )
+        driving = self.driving_path(path)
+        z0 = self.initial(driving)
+        parts = channel_contributions(driving, self.field, z0, solver=self.solver, steps=self.steps)
+        return self.readout.linear(z0), parts @ self.readout.linear.weight.T

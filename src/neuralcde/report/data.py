@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..figures import LINE, Drawing, draw, number
+from ..series.clock import unit_of
 from ..series.table_format import TableFormat
-from .clock import unit_of
 
 
 def data_figures(summary: dict[str, Any], format: TableFormat) -> list[Drawing]:

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from ..figures import COLOURS, DARK, DASHED, DOTS, GREY, LINE, WIDTH, Drawing, draw, number, short
 from ..series import FarValueWarning, IrregularSeries
+from ..series.clock import Clock, clock_of
 from ..series.tables import static_columns
 from ..tasks.evaluation import Role
 from ..tasks.task import GENERAL_VERDICTS
-from .clock import Clock, clock_of
 from .run import Run
 
 Array = NDArray[Any]

@@ -63,7 +63,8 @@ def record_run(
     test
         Positions of the test series. All other series were used for training.
     outputs, encoded
-        Raw outputs for the test series, and their targets as encoded by the task. Computed if None.
+        Outputs for the test series, calibrated if the estimator is, and their targets as encoded by the task. Computed
+        if None.
     groups
         One group per series, such as the patient of a stay, to tell if a group has series in both training and test.
     findings
@@ -84,7 +85,7 @@ def record_run(
     task, held = estimator.task_, series[test]
     training_targets = task.encode(all_targets[parts[0]])
     test_targets = task.encode(all_targets[parts[1]]) if encoded is None else encoded
-    outputs = estimator.outputs(held) if outputs is None else outputs
+    outputs = estimator.calibrated(estimator.outputs(held)) if outputs is None else outputs
     if findings is None:
         y = all_targets[parts[0]]
         findings = check_data(series[training], y, per_row=bool(estimator.per_row), task=task)

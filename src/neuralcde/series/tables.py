@@ -219,11 +219,7 @@ def write_series(
         )
     of_row = series_of_rows(rows.offsets).cpu().numpy()
     times, values, features = (part.detach().cpu().numpy() for part in (rows.times, rows.values, static))
-    columns = []
-    for column in format.channel_columns(channels):
-        block = values[:, [channels[name] for name in column.feature_names]]
-        written = block[:, 0] if column.categories is None else _channel_text(block, column.categories)
-        columns.append((column.name, written))
+    columns = measured_columns(values, channels, format)
     columns += [(name, column[of_row]) for name, column in static_columns(features, format)]
     return write_long(ids[of_row], times, columns, format=format, backend=backend)
 
@@ -266,6 +262,16 @@ def _channel_text(indicators: Array, categories: tuple[str, ...]) -> Array:
     labels = np.array([*categories, other, None], dtype=object)
     chosen = np.where((indicators > 0).any(1), indicators.argmax(1), len(categories))
     return np.asarray(labels[np.where(np.isnan(indicators).all(1), len(categories) + 1, chosen)])
+
+
+def measured_columns(values: Array, channels: dict[str, int], format: TableFormat) -> list[tuple[str, Array]]:
+    """The measured columns that the channels came from; `channels` maps names to columns of the values."""
+    columns = []
+    for column in format.channel_columns(channels):
+        block = values[:, [channels[name] for name in column.feature_names]]
+        written = block[:, 0] if column.categories is None else _channel_text(block, column.categories)
+        columns.append((column.name, written))
+    return columns
 
 
 def static_columns(static: Array, format: TableFormat) -> list[tuple[str, Array]]:

@@ -1,5 +1,6 @@
 """Solving equations driven by X: solvers, step sizes, gradient methods, the plain torch loop, and solutions."""
 
+from .contributions import channel_contributions as channel_contributions
 from .gradients import Backprop as Backprop
 from .gradients import Backsolve as Backsolve
 from .gradients import Checkpoint as Checkpoint

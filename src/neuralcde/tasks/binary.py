@@ -38,6 +38,7 @@ class BinaryTask(ExclusiveClasses, name="binary"):
     """
 
     metric: ClassVar[str] = "auroc"
+    score_unit: ClassVar[str] = "log odds"
     classes: tuple[Any, ...]
     positive_weight: float = 1.0
 
@@ -139,6 +140,14 @@ class BinaryTask(ExclusiveClasses, name="binary"):
         """The classes; bare numbers get the name of the column before them."""
         names = super().target_names(label)
         return names if isinstance(self.classes[0], str) else [f"{label} {name}" for name in names]
+
+    def indicators(self, targets: Float[Tensor, " cases"]) -> Float[Tensor, "cases 1"]:
+        """1 for the positive class."""
+        return targets[:, None]
+
+    def score_names(self, label: str) -> list[str]:
+        """The positive class, whose log odds the output is."""
+        return self.target_names(label)[1:]
 
     def contrasted(self, targets: Float[Tensor, " cases"]) -> list[NDArray[np.bool_]]:
         """Positives and negatives."""

@@ -36,6 +36,7 @@ class MulticlassTask(ExclusiveClasses, name="multiclass"):
     """
 
     metric: ClassVar[str] = "accuracy"
+    score_unit: ClassVar[str] = "log odds"
     classes: tuple[Any, ...]
     weights: tuple[float, ...] | None = None
 
@@ -131,6 +132,22 @@ class MulticlassTask(ExclusiveClasses, name="multiclass"):
             "balanced_accuracy": weighted_balanced_accuracy(weights * known, right, place, len(self.classes)),
             "log_loss": weighted_log_loss(weights, p[np.arange(len(p)), place], known),
         }
+
+    def scores(self, outputs: Float[Tensor, "*cases outputs"]) -> Float[Tensor, "*cases classes"]:
+        """Log odds of each class against all others together."""
+        logits = outputs.detach().double()
+        alone = torch.eye(self.outputs, dtype=torch.bool, device=logits.device)
+        others = logits[..., None, :].expand(*logits.shape[:-1], *alone.shape).masked_fill(alone, -torch.inf)
+        return logits - others.logsumexp(-1)
+
+    def indicators(self, targets: Float[Tensor, " cases"]) -> Float[Tensor, "cases classes"]:
+        """1 in the column of the class."""
+        found = functional.one_hot(targets.nan_to_num().long(), self.outputs).to(targets)
+        return found.masked_fill(targets.isnan()[:, None], torch.nan)
+
+    def outputs_of_scores(self, log_odds: Float[Tensor, "*cases classes"]) -> Float[Tensor, "*cases classes"]:
+        """Logarithms of the probabilities, which are made to add up to 1."""
+        return functional.logsigmoid(log_odds).log_softmax(-1)
 
     def figures(self, test: Evaluation) -> list[Drawing]:
         """Confusion matrix and calibration."""

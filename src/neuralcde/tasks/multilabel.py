@@ -39,6 +39,7 @@ class MultilabelTask(ClassificationTask, name="multilabel"):
 
     metric: ClassVar[str] = "auroc"
     title: ClassVar[str] = "Multilabel classification"
+    score_unit: ClassVar[str] = "log odds"
     labels: int
     positive_weights: tuple[float, ...] | None = None
 
@@ -125,6 +126,10 @@ class MultilabelTask(ClassificationTask, name="multilabel"):
     def probabilities(self, outputs: Float[Tensor, "*cases labels"]) -> NDArray[Any]:
         """Of a yes, (..., labels)."""
         return sigmoid(outputs)
+
+    def indicators(self, targets: Float[Tensor, "cases labels"]) -> Float[Tensor, "cases labels"]:
+        """The targets."""
+        return targets
 
     def decode(self, outputs: Float[Tensor, "*cases labels"]) -> NDArray[Any]:
         """0 and 1."""

@@ -146,6 +146,10 @@ class RegressionTask(Task, name="regression"):
         found: NDArray[Any] = values * np.array(self.scales) + np.array(self.means)
         return found
 
+    def scores(self, outputs: Float[Tensor, "*cases targets"]) -> Float[Tensor, "*cases targets"]:
+        """In the units of y."""
+        return torch.from_numpy(self.in_units(outputs))
+
     def summary(self, targets: Float[Tensor, "cases targets"]) -> list[Any]:
         """Quantiles of each target, in the units of y."""
         return super().summary(torch.from_numpy(self.in_units(targets)))

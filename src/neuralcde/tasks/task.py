@@ -44,6 +44,8 @@ class Task(Part):
     """How the report describes the targets: a count per class, or quantiles per target."""
     title: ClassVar[str] = "Prediction"
     """The kind of task, for the report."""
+    score_unit: ClassVar[str] = ""
+    """Unit of `scores`: "log odds" if the logistic function makes probabilities of them."""
 
     @classmethod
     def from_targets(cls, y: NDArray[Any], **options: Any) -> Self:
@@ -168,6 +170,14 @@ class Task(Part):
             raise ValueError(f"targets are not {cases} numbers.")
 
     # ---- tables and reports ----
+
+    def scores(self, outputs: Float[Tensor, "*cases outputs"]) -> Float[Tensor, "*cases scores"]:
+        """Outputs in float64, in a unit for people: explanations split them into terms. One per `score_names`."""
+        return outputs.detach().double()
+
+    def score_names(self, label: str) -> list[str]:
+        """Names of the scores, given the name of the column y."""
+        return self.target_names(label)
 
     def target_names(self, label: str) -> list[str]:
         """Names of the classes, labels or targets, given the name of the column y."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..series.table_format import TableFormat
+from .table_format import TableFormat
 
 UNITS = (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
 FAR = 50.0  # times are shown relative to the start if they are this many times the duration away from zero

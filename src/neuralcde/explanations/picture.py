@@ -1,0 +1,92 @@
+"""The picture of an explanation: the risk over time, and the observations that moved it most."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..figures import DARK, DOTS, GREY, LINE, Drawing, draw, number, percent, short
+from ..series.clock import clock_of
+from .explanation import Explanation, Term
+
+WIDE = (7.8, 4.2)  # inches
+BAND = 0.45  # fraction of the height that is left for the texts
+LINE_HEIGHT = 0.085  # of a text, as a fraction of the height
+
+
+def drawing(one: Explanation, name: str | None, count: int) -> Drawing:
+    """The picture as SVG."""
+    place = one.place_of(name)
+    title = f"{short(one.series.ids[0], 40)}: {_quantity(one, place)} over time"
+    return draw(title, caption(one, place), lambda axes: paint(one, axes, name, count), size=WIDE, wide=True)
+
+
+def caption(one: Explanation, place: int) -> str:
+    """How to read the picture, with what was known before the first observation."""
+    shown = percent if one.probabilities else number
+    parts = [f"Knowing nothing: {shown(float(one.risk(one.start[0, place])))}"]
+    known = one.known[0]
+    for column in np.argsort(-abs(one.static[0, :, place]))[:3]:
+        if known[column]:
+            value = one.static_values[column][0]
+            text = short(value, 14) if isinstance(value, str) else number(float(value))
+            parts.append(f"{short(one.static_columns[column], 20)} {text}: {signed(one.static[0, column, place])}")
+    unit = f", in {one.unit}" if one.unit else ""
+    return (
+        f"{'; '.join(parts)}. A vertical step is what the observations at a time changed; between them time passes. "
+        f"The numbers are the changes{unit}."
+    )
+
+
+def paint(one: Explanation, axes: Any, name: str | None, count: int) -> None:
+    """Draw the only series of an explanation."""
+    place, times = one.place_of(name), one.series.times.numpy()
+    clock = clock_of(one.series.format, float(times[0]), float(times[-1]))
+    t = (times - clock.start) * clock.factor
+    after = one.risk(one.at_rows[:, place])
+    before = one.risk(one.at_rows[:, place] - one.observations[:, :, place].sum(1))
+    line = np.stack([before, after], axis=1).reshape(-1)
+    axes.plot(t.repeat(2), line, color=LINE, linewidth=1.4)
+    top = sorted(one.top(0, count, one.names[place]), key=lambda term: (term.time, -abs(term.term)))
+    low, high = float(line.min()), float(line.max())
+    span = max(high - low, 0.02 if one.probabilities else 1e-3 * max(1.0, abs(high)))
+    axes.set_ylim(low - 0.06 * span, low + 1.06 * span / (1 - BAND if top else 1))
+    middle = (t[0] + t[-1]) / 2
+    for k, term in enumerate(top):
+        row = int(np.searchsorted(times, term.time))
+        axes.plot(t[row], after[row], "o", color=DOTS, markersize=4)
+        axes.annotate(
+            words(term),
+            (t[row], after[row]),
+            (t[row], 0.97 - LINE_HEIGHT * k),
+            textcoords=("data", "axes fraction"),
+            ha="left" if t[row] <= middle else "right",
+            va="top",
+            fontsize=9,
+            color=DARK,
+            parse_math=False,
+            arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 2},
+        )
+    if one.probabilities:
+        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g} %" if value <= 1 else "")
+    axes.set_title(_quantity(one, place), parse_math=False)
+    axes.set_xlabel(clock.label, parse_math=False)
+    if len(t) == 1:
+        axes.set_xticks(t)
+
+
+def words(term: Term) -> str:
+    """An observation and its change: "lactate 4.1 (+0.83)"."""
+    value = short(term.value, 14) if isinstance(term.value, str) else number(term.value)
+    return f"{short(term.column, 20)} {value} ({signed(term.term)})"
+
+
+def signed(change: float) -> str:
+    """A change with its sign, for people."""
+    return f"{change:+.2g}".replace("-", "\u2212")
+
+
+def _quantity(one: Explanation, place: int) -> str:
+    name = short(one.names[place], 24)
+    return f"predicted chance of {name}" if one.probabilities else f"predicted {name}"
