@@ -14,6 +14,7 @@ from ..tasks import METRICS, metric_title
 from .bootstrap import percentile_intervals, resampled, resamples
 from .data import data_facts, data_figures, far_rows
 from .examples import example_figures
+from .explained import explained_examples, importance_rows
 from .html import render_page
 from .learning import learning_curves
 from .parts_of_test import group_rows, time_figure
@@ -84,7 +85,9 @@ def render(run: Run) -> str:
         if by_time is None
         else time_figure(by_time, estimator.task_, form, per_row=bool(estimator.per_row)),
         by_group=group_rows(data["by_group"]),
+        importances=data["importances"] and importance_rows(data["importances"]),
         examples=example_figures(run),
+        explained=explained_examples(estimator, run.examples),
         causal=estimator.preparation_.scheme.causality != "none",
         parameters=parameter_rows(run),
         validated="validation_loss" in estimator.history_[0],

@@ -13,12 +13,12 @@ from torch import Tensor
 from ..estimators.path_estimator import PathEstimator
 from ..figures import GREY, LINE, Drawing, draw, number, short
 from ..series import IrregularSeries, ragged
+from ..series.clock import unit_of
 from ..series.clock_features import has_common_origin
 from ..series.table_format import TableFormat
 from ..series.tables import static_columns
 from ..tasks import Task, metric_title
 from .bootstrap import intervals
-from .clock import unit_of
 
 Array = NDArray[Any]
 FEWEST = 20  # series of a part of the test

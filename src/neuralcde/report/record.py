@@ -24,6 +24,7 @@ from ..series import FarValueWarning, IrregularSeries, ragged
 from ..system import write_atomically
 from ..tasks import Task
 from .boosting_beside import boosting_beside
+from .explained import importances_of
 from .parts_of_test import metric_by_group, metric_by_time
 from .summary import summary_of_series
 
@@ -96,6 +97,7 @@ def record_run(
         warnings.simplefilter("ignore", FarValueWarning)
         beside = boosting_beside(estimator, series[training], training_targets, held) if compare_boosting else None
         by_time = metric_by_time(estimator, held, outputs, test_targets)
+        importances = importances_of(estimator, held)
         by_group = metric_by_group(estimator, held, outputs, test_targets)
     counts = held.lengths if estimator.per_row else torch.ones(len(held), dtype=torch.int64)
     examples = choose_examples(task, outputs, test_targets, counts=counts.numpy(), lengths=held.lengths.numpy())
@@ -110,6 +112,7 @@ def record_run(
         "findings": [{"kind": item.kind, "columns": list(item.columns), "text": item.text} for item in findings],
         "by_time": by_time,
         "by_group": by_group,
+        "importances": importances,
         "test_ids": digest(json.dumps(held.ids.tolist(), default=str).encode()),
         "examples": examples,
         "machine": _machine(estimator, held),

@@ -65,6 +65,13 @@ DATA = {
     "findings": [{"kind": TEXT, "columns": [TEXT], "text": TEXT}],
     "by_time": OrNull({"from_start": TRUTH, "points": [METRIC | {"time": MODERATE, "value": MODERATE}]}),
     "by_group": [METRIC | {"feature": TEXT, "group": TEXT}],
+    "importances": OrNull(
+        {
+            "series": COUNT,
+            "unit": TEXT,
+            "columns": [{"column": TEXT, "kind": TEXT, "net": NOT_NEGATIVE, "moved": NOT_NEGATIVE}],
+        }
+    ),
     "test_ids": DIGEST,
     "examples": [[ID]],
     "machine": {"engine": TEXT, "threads": WHOLE, "machine": TEXT, "versions": Each(TEXT)},
@@ -95,6 +102,8 @@ def check_data(data: dict[str, Any], estimator: PathEstimator) -> None:
         raise ValueError(f"spread is {data['spread']}, but the model averages {estimator.ensemble_ or 'nothing'}.")
     if data["by_time"] is not None:
         _check_points(data["by_time"]["points"])
+    if data["importances"] is not None and estimator.preparation_.scheme.causality == "none":
+        raise ValueError("importances are of a model whose path is not causal.")
     for item in data["by_group"]:
         _check_metric(item, "by_group")
     if len(data["ids"]) != len(data["examples"]):

@@ -99,7 +99,7 @@ def operating_points(p: Array, yes: Array, names: tuple[str, str], cases: str, *
     return SlidingTable(
         f"Alarms for {short(yes_name, 40)}",
         f"Each row is a threshold on the predicted probability of {yes_name}, measured on the test {cases}. "
-        + ("In brackets: 95 % intervals. " if independent else "")
+        + ("Small figures: 95 % intervals. " if independent else "")
         + f"A lower threshold finds more {yes_name} and gives more false alarms. "
         "Choose a threshold for what a missed case and a false alarm cost, not for the highest figure.",
         columns,
