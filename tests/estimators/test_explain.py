@@ -60,7 +60,7 @@ def score(clf, times, values, static):
 
 def shares(value, players):
     """Shapley values over all orders."""
-    found = {player: 0.0 for player in players}
+    found = dict.fromkeys(players, 0.0)
     orders = list(permutations(players))
     for order in orders:
         for k, player in enumerate(order):

@@ -12,12 +12,12 @@ from report_runs import NASTY, fitted, series_of
 
 import neuralcde as nc
 from neuralcde.report import write_report
-from neuralcde.series.clock import clock_of
 from neuralcde.report.examples import path_of, telling_channels
 from neuralcde.report.page import target_rows
 from neuralcde.report.record import choose_examples, record_run
 from neuralcde.report.run import read_run
 from neuralcde.report.summary import distribution, summary_of_series
+from neuralcde.series.clock import clock_of
 from neuralcde.tasks import BinaryTask, RegressionTask
 
 

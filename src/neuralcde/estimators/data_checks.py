@@ -88,8 +88,8 @@ def check_data(series: IrregularSeries, y: Any, *, per_row: bool = False, task: 
     findings = []
     if known.any() and len(set(map(str, targets[known].tolist()))) > 1:
         task = task or _likely_task(known_targets(targets))
-        encoded = task.encode(targets).reshape(len(targets), -1).numpy()
-        findings += [_outcome(leak) for leak in leaks_of(series, columns, encoded, task, per_row=per_row)]
+        leaks = leaks_of(series, columns, task.encode(targets), task, per_row=per_row)
+        findings += [_outcome(leak) for leak in leaks]
     numbers = [name for name in (_number_of(column, series) for column in columns) if name]
     if numbers:
         findings.append(_numbers(numbers))

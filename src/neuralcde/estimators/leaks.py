@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 from sklearn.tree import DecisionTreeClassifier
+from torch import Tensor
 
 from ..series import IrregularSeries, ragged
 from ..tasks import BoostingProblem, Task
@@ -37,7 +37,7 @@ class Leak(NamedTuple):
 
 
 def leaks_of(
-    series: IrregularSeries, columns: Iterable[Measured], targets: Array, task: Task, *, per_row: bool
+    series: IrregularSeries, columns: Iterable[Measured], targets: Tensor, task: Task, *, per_row: bool
 ) -> list[Leak]:
     """Find the columns that give the label away.
 
@@ -48,14 +48,14 @@ def leaks_of(
     series, columns
         The series and the columns of their table.
     targets
-        Encoded targets, (cases, ...).
+        Encoded targets, one per case.
     task
         What they mean.
     per_row
         Whether there is one target per row.
     """
     columns = list(columns)
-    problems = task.boosting_problems(torch.from_numpy(targets.squeeze(1) if targets.shape[1] == 1 else targets))
+    problems = task.boosting_problems(targets)
     if len(columns) < 2 or problems is None:
         return []
     rng = np.random.default_rng(0)

@@ -156,15 +156,23 @@ class BinaryTask(ExclusiveClasses, name="binary"):
     def figures(self, test: Evaluation) -> list[Drawing]:
         """ROC curve, precision-recall curve, calibration, decision curve."""
         beside = None if test.beside is None else self.probabilities(test.beside)
-        return binary_figures(self.probabilities(test.outputs), test, beside)
+        return binary_figures(self.probabilities(test.outputs), test, beside, alarm=self.alarm_class(test))
 
     def sliding_tables(self, test: Evaluation) -> list[SlidingTable]:
         """What alarms at a threshold on the probability mean."""
         truth, p = where_known(self.probabilities(test.outputs), test)
         if len(set(truth.tolist())) < 2:
             return []
-        names = short(test.names[0], 30), short(test.names[1], 30)
-        return [operating_points(p[:, 1], truth == 1, names, test.cases, independent=test.cases == "series")]
+        alarm = self.alarm_class(test)
+        names = short(test.names[1 - alarm], 30), short(test.names[alarm], 30)
+        independent = test.cases == "series"
+        return [operating_points(p[:, alarm], truth == alarm, names, test.cases, independent=independent)]
+
+    def alarm_class(self, test: Evaluation) -> int:
+        """The class that alarms are for: the positive one, or the rarer one where text put the classes in order."""
+        if not isinstance(self.classes[0], str):
+            return 1
+        return int(bool(test.targets.nanmean() <= 0.5))
 
     def forecast(self, outputs: Float[Tensor, "times 1"], truth: Float[Tensor, " cases"], names: list[str]) -> Forecast:
         """The probability of the positive class."""

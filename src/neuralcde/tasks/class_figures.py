@@ -17,10 +17,10 @@ CURVE = 400  # maximum number of points of a curve
 CLASSES = 24  # maximum number of classes of a confusion matrix; rarer classes are pooled
 
 
-def binary_figures(p: Array, test: Evaluation, beside: Array | None = None) -> list[Drawing]:
+def binary_figures(p: Array, test: Evaluation, beside: Array | None = None, *, alarm: int = 1) -> list[Drawing]:
     """ROC curve, precision-recall curve, calibration and decision curve; none if all targets have the same class.
 
-    `beside` holds the probabilities of gradient boosting, for comparison.
+    `beside` holds the probabilities of gradient boosting, for comparison; `alarm` is the class that alarms are for.
     """
     others = None if beside is None else where_known(beside, test)[1]
     truth, p = where_known(p, test)
@@ -72,7 +72,12 @@ def binary_figures(p: Array, test: Evaluation, beside: Array | None = None) -> l
             xlabel=f"predicted probability of {yes_name}",
             ylabel=f"fraction that is {yes_name}",
         ),
-        decision_curve(p[:, 1], yes, yes_name, None if others is None else others[:, 1]),
+        decision_curve(
+            p[:, alarm],
+            truth == alarm,
+            short(test.names[alarm], 20),
+            None if others is None else others[:, alarm],
+        ),
     ]
 
 
