@@ -26,7 +26,7 @@ FEWEST_CASES = 20
 MOST_CODES = 20  # a column with at most so many values is a code: its values have no order
 CASES_PER_CODE = 10
 LEAST_CASES_OF_CODE, CHANCE = 20, 1e-9  # a code whose cases are all of one rarer class, by chance at most this likely
-AFTER_THE_END, LIKE_THE_END = 0.995, 0.8  # share of series, and rank correlation with the time of the last row
+AFTER_THE_END, LIKE_THE_END = 0.995, 0.6  # share of series, and rank correlation with the time of the last row
 
 
 class Leak(NamedTuple):
@@ -65,11 +65,11 @@ def leaks_of(
     found = []
     for column in columns:
         constant = constant_within(column, series)
-        reason = ""
+        strength, reason = 0.0, ""
         for problem in problems:
             truth = problem.targets.double().numpy()[chosen]
             for values in _summaries(column, series, constant=constant, per_row=per_row):
-                reason = reason or _reason(values[chosen], truth, problem, constant=constant)
+                strength, reason = max((strength, reason), _reason(values[chosen], truth, problem, constant=constant))
             if constant and not reason and problem.goal == "classification":
                 reason = _one_sided(column, series, problem, per_row=per_row)
         if constant and not reason and not column.static:
@@ -117,22 +117,24 @@ def _carried_forward(values: Array, seen: Array, series: IrregularSeries) -> Arr
     return np.where(last >= begin, values[np.maximum(last, 0)], np.nan)
 
 
-def _reason(values: Array, truth: Array, problem: BoostingProblem, *, constant: bool) -> str:
-    """Why these values give the label away; empty if they do not."""
+def _reason(values: Array, truth: Array, problem: BoostingProblem, *, constant: bool) -> tuple[float, str]:
+    """How well these values predict the label, and that in words; 0 and empty if they do not give it away."""
+    nothing = 0.0, ""
     there = ~np.isnan(values) & ~np.isnan(truth)
     x, y = values[there], truth[there]
     if len(x) < max(FEWEST_CASES, (~np.isnan(truth)).sum() / 2) or np.ptp(x) == 0 or np.ptp(y) == 0:
-        return ""
+        return nothing
     if problem.goal == "regression":
         correlation = abs(float(np.corrcoef(rankdata(x), rankdata(y))[0, 1]))
         needed = CORRELATION_OF_CONSTANT if constant else CORRELATION_OF_VARYING
-        return f"its rank correlation with it is {correlation:.3f}" if correlation >= needed else ""
+        return (correlation, f"its rank correlation with it is {correlation:.3f}") if correlation >= needed else nothing
     if len(problem.columns) == 1:
         area, error = _area(x, y > 0.5)
         good = area >= (AREA_OF_CONSTANT if constant else AREA_OF_VARYING) and area - 0.5 >= STANDARD_ERRORS * error
-        return f"alone it predicts the label with an AUROC of {area:.3f}" if good else ""
+        return (area, f"alone it predicts the label with an AUROC of {area:.3f}") if good else nothing
     accuracy = _accuracy(x, y)
-    return f"alone it predicts the label with an accuracy of {accuracy:.3f}" if accuracy >= ACCURACY else ""
+    words = f"alone it predicts the label with an accuracy of {accuracy:.3f}"
+    return (accuracy, words) if accuracy >= ACCURACY else nothing
 
 
 def _area(x: Array, yes: Array) -> tuple[float, float]:
