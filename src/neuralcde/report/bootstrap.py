@@ -53,6 +53,12 @@ def resampled(task: Task, outputs: Tensor, targets: Tensor, *, counts: Array | N
     return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
+def differences(found: Mapping[str, Array], others: Mapping[str, Array]) -> dict[str, Array]:
+    """Resampled metrics minus those of another model on the same resamples; not finite where either is not."""
+    with np.errstate(invalid="ignore"):
+        return {name: values - others[name] for name, values in found.items() if name in others}
+
+
 def percentile_intervals(found: Mapping[str, Array]) -> dict[str, tuple[float, float]]:
     """Percentile intervals at `LEVEL` of resampled metrics; none for a metric that is undefined in all resamples."""
     tail = 50 * (1 - LEVEL)

@@ -12,7 +12,7 @@ import torch
 from ..figures import duration, number
 from ..system import write_atomically
 from ..tasks import METRICS, metric_title
-from .bootstrap import percentile_intervals, resampled
+from .bootstrap import differences, percentile_intervals, resampled
 from .html import render_page
 from .run import Run, read_run
 
@@ -74,13 +74,14 @@ def render_comparison(runs: Sequence[Run], names: Sequence[str]) -> str:
     paired = same_test(runs)
     found = [run.estimator.task_.test_metrics(run.outputs, run.targets) for run in runs]
     draws = [resampled(run.estimator.task_, run.outputs, run.targets, counts=run.counts) for run in runs]
+    apart = [percentile_intervals(differences(one, draws[0])) for one in draws]
     metrics = []
     for name in found[0]:
         cells = []
         for place in range(len(runs)):
             difference = None
-            if paired and place and name in draws[place]:
-                reach = percentile_intervals({name: draws[place][name] - draws[0][name]}).get(name)
+            if paired and place:
+                reach = apart[place].get(name)
                 difference = None if reach is None else (found[place][name] - found[0][name], *reach)
             cells.append(
                 {

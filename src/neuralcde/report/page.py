@@ -11,7 +11,7 @@ import torch
 from ..figures import Drawing, SlidingTable, Table
 from ..system import write_atomically
 from ..tasks import METRICS, metric_title
-from .bootstrap import percentile_intervals, resampled, resamples
+from .bootstrap import differences, percentile_intervals, resampled, resamples
 from .data import data_facts, data_figures, far_rows
 from .examples import example_figures
 from .explained import explained_examples, importance_rows
@@ -103,11 +103,12 @@ def metric_rows(run: Run) -> list[dict[str, Any]]:
     baseline = task.test_metrics(constant.expand(*run.outputs.shape), run.targets)
     draws = resampled(task, run.outputs, run.targets, counts=run.counts)
     reach = percentile_intervals(draws)
-    boosting, differences = {}, {}
+    boosting: dict[str, float] = {}
+    apart: dict[str, tuple[float, float]] = {}
     if run.beside is not None:
         boosting = task.test_metrics(run.beside, run.targets)
         others = resampled(task, run.beside, run.targets, counts=run.counts)
-        differences = percentile_intervals({name: values - others[name] for name, values in draws.items()})
+        apart = percentile_intervals(differences(draws, others))
     return [
         {
             "name": name,
@@ -117,7 +118,7 @@ def metric_rows(run: Run) -> list[dict[str, Any]]:
             "value": value,
             "interval": reach.get(name),
             "boosting": boosting.get(name),
-            "difference": (value - boosting[name], *differences[name]) if name in differences else None,
+            "difference": (value - boosting[name], *apart[name]) if name in apart else None,
             "baseline": baseline.get(name, math.nan),
         }
         for name, value in found.items()
