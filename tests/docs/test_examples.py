@@ -120,6 +120,15 @@ def forecasting(text):
     assert error < spread / 2
 
 
+def conformal_sets(text):
+    for kind in ("classes", "numbers"):
+        share, error = re.search(rf"{kind}: ([\d.]+) .* standard error ([\d.]+)", text).groups()
+        assert abs(float(share) - 0.9) < 2 * float(error)
+    assert numbers(r"a set has ([\d.]+)", text)[0] < 2
+    width, deviation = re.search(r"is ([\d.]+) wide; the deviation of the numbers is ([\d.]+)", text).groups()
+    assert float(width) < 1.8 * float(deviation)  # a normal distribution alone would need 3.3
+
+
 def paths(text):
     schemes = re.findall(r"ControlPath\((\w+), 1 series, 3 channels", text)
     assert set(schemes) == {"natural_cubic", "hermite", "linear", "rectilinear", "smoothing"}

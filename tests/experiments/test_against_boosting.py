@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 from experiments.boosting import BoostedSummaries, summaries
-from experiments.defaults_data import Data
+from experiments.defaults_data import Data, stays
 from experiments.lines import read_lines
 
 import neuralcde as nc
-from experiments import against_boosting, typing_errors
+from experiments import against_boosting, calibration, typing_errors
 
 NAN = float("nan")
 
@@ -131,3 +131,12 @@ def test_typing_errors_change_one_value_in_a_thousand(sepsis_pack):
     found = typing_errors.measured(Data(series, labels, "roc_auc"), max_epochs=1, hidden=4, width=4)
     assert found["largest change"] <= 1
     assert typing_errors.table({"made up": found}).rows[0][0] == "made up"
+
+
+def test_calibration_is_measured_on_test_series():
+    before, after, difference, error, *brier = calibration.measured(
+        stays(60), "temperature", max_epochs=1, hidden=4, width=4
+    )
+    assert difference == pytest.approx(after - before)
+    assert error > 0
+    assert 0 < max(brier) < 0.5

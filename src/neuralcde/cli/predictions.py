@@ -78,8 +78,9 @@ def explanation_table(
     names = tuple(estimator.task_.score_names(label))
     if times is None:
         explanation = dataclasses.replace(explained(estimator, series), names=names)
-        return explanation.to_long("polars")
-    parts = []
+        terms: polars.DataFrame = explanation.to_long("polars")
+        return terms
+    parts: list[polars.DataFrame] = []
     for time, number in zip(times, series.format.numbers(times).tolist(), strict=True):
         begun = (series.times[series.offsets[:-1]] <= number).numpy()
         if begun.any():
@@ -94,7 +95,8 @@ def explained(estimator: PathEstimator, series: IrregularSeries) -> Explanation:
     """The explanation, without a second warning of values that the predictions have warned of."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FarValueWarning)
-        return estimator.explain(series)
+        found: Explanation = estimator.explain(series)
+        return found
 
 
 def without_formulas(frame: polars.DataFrame) -> polars.DataFrame:

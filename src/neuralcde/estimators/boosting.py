@@ -15,6 +15,7 @@ from torch import Tensor
 from ..contracts import Argument, ArgumentError
 from ..models.row_inputs import RowInputs
 from ..models.summary_readout import SUMMARIES
+from ..models.variations import Variations
 from ..series import IrregularSeries, ragged
 from ..series.channels import time_since_start
 from ..tasks import BoostingProblem, Task
@@ -72,9 +73,21 @@ def features_of_prepared(
     preparation: Preparation, prepared: IrregularSeries, rows: Int[Tensor, " cases"]
 ) -> Float[Tensor, "cases features"]:
     """The features of some rows of prepared series."""
+    return _with_clock(preparation, prepared, rows, _inputs(preparation).of_channels(prepared)[rows])
+
+
+def features_of_variations(preparation: Preparation, part: Variations) -> Float[Tensor, "cases features"]:
+    """The features of rows of which only some channels are observed."""
+    return _with_clock(preparation, part.history.series, part.row, part.features(_inputs(preparation).families))
+
+
+def _with_clock(
+    preparation: Preparation, prepared: IrregularSeries, rows: Int[Tensor, " cases"], known: Tensor
+) -> Float[Tensor, "cases features"]:
+    """Summaries of the channels at rows, with the clock and the static features."""
     inputs = _inputs(preparation)
     families = inputs.families
-    known = inputs.of_channels(prepared)[rows].reshape(-1, len(families), inputs.channels)
+    known = known.reshape(-1, len(families), inputs.channels)
     if preparation.intensity:
         never = known[:, families.index("count")] == 0
         unknown = torch.tensor([name != "count" for name in families])

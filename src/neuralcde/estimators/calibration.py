@@ -32,7 +32,25 @@ class Curve:
     knots: tuple[float, ...]
     values: tuple[float, ...]
 
+    @classmethod
+    def fit(cls, log_odds: NDArray[Any], truth: NDArray[Any], weights: NDArray[Any]) -> Self:
+        """The isotonic regression of the truth, 1 or 0, on log odds.
+
+        It is a step function; each step has the share of ones among its cases. Where that is 0 or 1, with n cases, it
+        is 1 / (n + 2) or 1 - 1 / (n + 2) instead, but not beyond the next step.
+        """
+        steps = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(log_odds, truth, weights)
+        values, counts = np.unique(steps.predict(log_odds), return_counts=True)
+        edge = 1 / (counts + 2)
+        if len(values) > 1 and values[0] == 0:
+            values[0] = min(edge[0], values[1])
+        if len(values) > 1 and values[-1] == 1:
+            values[-1] = max(1 - edge[-1], values[-2])
+        clipped = steps.y_thresholds_.clip(values[0], values[-1])
+        return cls(tuple(steps.X_thresholds_.tolist()), tuple(clipped.tolist()))
+
     def __call__(self, log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The probabilities."""
         found: NDArray[np.float64] = np.interp(log_odds, self.knots, self.values)
         return found
 
@@ -43,7 +61,8 @@ class Calibration:
 
     "temperature" divides the outputs by a number T. "isotonic" maps the log odds of each class or label by an
     increasing function of steps, and makes the probabilities of several classes add up to 1. With n cases, no
-    probability is below $1 / (n + 2)$ or above $1 - 1 / (n + 2)$: so few cases tell nothing about rarer events.
+    probability is below $1 / (n + 2)$ or above $1 - 1 / (n + 2)$: so few cases tell nothing about rarer events. For a
+    step, n is the number of its own cases.
 
     Parameters
     ----------
@@ -99,13 +118,8 @@ class Calibration:
             found = minimize_scalar(loss, bounds=(-most, most), method="bounded", options={"xatol": 1e-4})
             return cls(len(targets), float(np.exp(found.x)), ())
         scores, truth = task.scores(outputs).numpy(), indicators_of(task, targets).numpy()
-        edge = 1 / (len(targets) + 2)
-        curves = []
-        for k in range(scores.shape[1]):
-            there = ~np.isnan(truth[:, k])
-            steps = IsotonicRegression(y_min=edge, y_max=1 - edge, out_of_bounds="clip")
-            steps.fit(scores[there, k], truth[there, k], heavy[there])
-            curves.append(Curve(tuple(steps.X_thresholds_.tolist()), tuple(steps.y_thresholds_.tolist())))
+        there = ~np.isnan(truth)
+        curves = (Curve.fit(scores[t, k], truth[t, k], heavy[t]) for k, t in enumerate(there.T))
         return cls(len(targets), None, tuple(curves))
 
     def __call__(

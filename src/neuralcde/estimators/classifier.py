@@ -28,9 +28,9 @@ OPTIONS = {
     "calibrate": Option(
         Either(Nothing("probabilities as they come from the models"), Choice("isotonic", "temperature")),
         None,
-        "Calibrate probabilities on held-out series: five more fits, each without a fifth of the series, predict these, "
-        'and a map from their outputs to probabilities is learnt. "isotonic": any increasing map, for a thousand series '
-        'or more; "temperature": one factor on the log odds.',
+        "How probabilities are calibrated on held-out series: five more fits, each without a fifth of the series, "
+        'predict these, and a map from their outputs to probabilities is learnt. "isotonic": any increasing map, for a '
+        'thousand series or more. "temperature": one factor on the log odds.',
     ),
 }
 
@@ -201,8 +201,8 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
         """Class probabilities at given times.
 
         They are the probabilities for `X.until(t)`: nothing after a time is used for it. A time may lie after the last
-        row. See `outputs_at` for the cost. They are calibrated only if the model was fitted `per_row`: a calibration that
-        was learnt from whole series does not hold for parts of them, and a warning says so.
+        row. See `outputs_at` for the cost. They are calibrated only if the model was fitted `per_row`: a calibration
+        that was learnt from whole series does not hold for parts of them, and a warning says so.
 
         Parameters
         ----------

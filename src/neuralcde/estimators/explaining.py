@@ -18,14 +18,28 @@ from ..series.table_format import TableColumn
 from ..tasks import Task
 from .variants import Ensemble, Variants
 
-SERIES = 256  # most series that are explained at once
+SERIES = 256  # most series that are explained at once,
+CELLS = 1 << 20  # and most of their values
 CASES = 1 << 18  # most variants of rows that are listed at once
 
 Array = NDArray[np.float64]
 
 
-def explain(ensemble: Ensemble, task: Task, series: IrregularSeries, seed: int) -> Explanation:
-    """Explain the outputs after the last row of each series; see `Explanation`."""
+@torch.no_grad()
+def explain(ensemble: Ensemble, task: Task, series: IrregularSeries, outputs: Tensor, seed: int) -> Explanation:
+    """Explain the outputs after the last row of each series; see `Explanation`.
+
+    Parameters
+    ----------
+    ensemble, task
+        The fitted models, and their task.
+    series
+        The series.
+    outputs
+        The outputs to explain, one per series. They are computed again here, but with other roundings.
+    seed
+        Seed of the permutations.
+    """
     check_causal(ensemble)
     names = task.score_names("target")
     players = _Players.of(series)
@@ -36,10 +50,9 @@ def explain(ensemble: Ensemble, task: Task, series: IrregularSeries, seed: int) 
     observations = np.zeros((len(series.times), len(players.channels), count))
     at_rows = np.zeros((len(series.times), count))
     nothing = np.zeros((len(series.times), count))  # had nothing been observed in the row
-    for part in torch.split(torch.arange(len(series)), SERIES):
-        chosen = slice(int(part[0]), int(part[-1]) + 1)
+    for chosen in _parts(series):
         rows = slice(int(series.offsets[chosen.start]), int(series.offsets[chosen.stop]))
-        account = _Account(ensemble, task, series[chosen], players, seed)
+        account = _Account(ensemble, task, series[chosen], outputs[chosen], players, seed)
         at_rows[rows], nothing[rows], observations[rows] = account.of_rows()
         first = series.offsets[:-1][chosen].numpy()
         start[chosen], static[chosen] = account.of_static(nothing[first])
@@ -60,16 +73,24 @@ def explain(ensemble: Ensemble, task: Task, series: IrregularSeries, seed: int) 
     )
 
 
+def _parts(series: IrregularSeries) -> Iterator[slice]:
+    """Ranges of series that are explained together: few enough that what is known at their rows fits in memory."""
+    block = (series.offsets[1:] - 1) * series.channels // CELLS + torch.arange(len(series)) // SERIES
+    start = 0
+    for count in torch.unique_consecutive(block, return_counts=True)[1].tolist():
+        yield slice(start, start + count)
+        start += count
+
+
 def check_causal(ensemble: Ensemble) -> None:
     """Refuse paths whose values at a row depend on later rows: no observation has an effect of its own on them."""
     scheme = ensemble.preparation.scheme
     if scheme.causality == "none":
         raise ArgumentError(
-            Argument("path", scheme.name),
-            f": on the path {scheme!r}, the state at a row depends on later rows, so that the output cannot be split "
-            "among observations. Fit again with a causal path: ",
+            f"explain: on the path {scheme!r}, the state at a row depends on later rows, so that the output cannot be "
+            "split among observations. Fit again with a causal path: ",
             Argument("path", "linear"),
-            ", or hermite or rectilinear.",
+            ', "hermite" or "rectilinear".',
             argument="path",
         )
 
@@ -129,13 +150,16 @@ def _column_of_each(columns: Sequence[TableColumn]) -> Tensor:
 class _Account:
     """The terms of some series, which are solved together."""
 
-    def __init__(self, ensemble: Ensemble, task: Task, series: IrregularSeries, players: _Players, seed: int):
+    def __init__(
+        self, ensemble: Ensemble, task: Task, series: IrregularSeries, outputs: Tensor, players: _Players, seed: int
+    ):
         self.ensemble, self.task, self.series, self.players, self.seed = ensemble, task, series, players, seed
         self.variants = Variants(ensemble, ensemble.preparation.scaled(series))
+        self.at_rows = self.variants.at_rows.index_copy(0, series.offsets[1:] - 1, outputs)
 
     def of_rows(self) -> tuple[Array, Array, Array]:
         """For each row: the score, the score had nothing been observed in it, and the shares of its columns."""
-        whole = self._scores(self.variants.at_rows)
+        whole = self._scores(self.at_rows)
 
         def score(row: Tensor, shown: Tensor) -> Array:
             return self._scores(self.variants(row, shown[:, self.players.of_channel]))

@@ -226,14 +226,16 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
 
         Notes
         -----
-        Cost: one solve of the series, and per row with k observations one solve of a gap for each of the $2^k - 1$ ways
-        to leave some of them out, up to k = 6; for more observations, about 30 k of them.
+        Cost: two solves of the series, and per row with k observations one solve of a gap for each of the $2^k - 1$
+        ways to leave some of them out, up to k = 6; for more observations, about 30 k of them.
         """
         check_is_fitted(self, "members_")
         series = as_series(self, X)
-        self.preparation_.warn_of_far_values(self.preparation_.scaler.far_values(series))
+        outputs = self.outputs(series)
+        if self.per_row:
+            outputs = outputs[series.offsets[1:] - 1]
         ensemble = Ensemble([member.module for member in self.members_], self.trees_, self.preparation_, self.device)
-        return explain(ensemble, self.task_, series, random_state)
+        return explain(ensemble, self.task_, series, outputs, random_state)
 
     @property
     def module_(self) -> PathModel:

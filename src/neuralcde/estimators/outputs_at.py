@@ -50,7 +50,7 @@ def outputs_at(
     model.eval()
     for part in torch.split(begun.any(1).nonzero()[:, 0], SERIES):
         if isinstance(model, SolvedModel) and can_branch(model, scheme):
-            found[part] = _on_branches(model, build, series.at(part), asked[part], begun[part])
+            found[part] = _on_branches(model, build, scheme, series.at(part), asked[part], begun[part])
             continue
         case, place = begun[part].nonzero().unbind(1)
         case = part[case]
@@ -63,13 +63,13 @@ def outputs_at(
 
 
 def _on_branches(
-    model: SolvedModel, build: Build, series: IrregularSeries, asked: Tensor, begun: Tensor
+    model: SolvedModel, build: Build, scheme: PathScheme, series: IrregularSeries, asked: Tensor, begun: Tensor
 ) -> Float[Tensor, "series k outputs"]:
     """The outputs of a model whose states at rows do not depend on later rows."""
     row, _ = rows_at(series, asked)
     latest = torch.where(begun, asked, -torch.inf).amax(1)
     base = cut_after(series, torch.arange(len(series)), row.amax(1), latest)
-    known = Branches(model, build(base))
+    known = Branches(model, build(base), scheme)
     at, _ = rows_at(base, asked)
     found = torch.full((*asked.shape, model.outputs), torch.nan)
     exact = begun & (base.times[at] == asked)

@@ -215,8 +215,7 @@ class PathEstimator(FittedEstimator):
             check_boosting(task, numbers)
         method = getattr(self, "calibrate", None)
         folds = None
-        if method is not None:
-            assert isinstance(task, ClassificationTask)
+        if method is not None and isinstance(task, ClassificationTask):
             indicators_of(task, numbers)
             folds = folds_of(len(series), seed, None if self.per_row else targets, group)
         seeds = [member_seed(seed, number) for number in range(self.members)]
@@ -262,7 +261,7 @@ class PathEstimator(FittedEstimator):
         members = train_members(data, plans, callbacks)
         interrupted = len(members) < len(plans) or any(member.interrupted for member in members)
         calibration = None
-        if folds is not None and not interrupted:
+        if method is not None and isinstance(task, ClassificationTask) and folds is not None and not interrupted:
             try:
                 held = held_out_outputs(
                     self,

@@ -112,8 +112,8 @@ class Explanation:
     def __getitem__(self, index: ragged.Index) -> Explanation:
         """The explanations of some of the series."""
         chosen = ragged.positions(index, len(self))
-        rows, _ = ragged.select(self.series.offsets, chosen)
-        cases, rows = (part if isinstance(part, slice) else part.numpy() for part in (chosen, rows))
+        of_series, _ = ragged.select(self.series.offsets, chosen)
+        cases, rows = (part if isinstance(part, slice) else part.numpy() for part in (chosen, of_series))
         return dataclasses.replace(
             self,
             series=self.series.at(chosen),
@@ -127,7 +127,8 @@ class Explanation:
     @property
     def final(self) -> Float[np.ndarray, "series scores"]:
         """The score of each series: the sum of its terms."""
-        return self.start + self.static.sum(1) + self._totals(self.observations.sum(1) + self.passing)
+        found: Array = self.start + self.static.sum(1) + self._totals(self.observations.sum(1) + self.passing)
+        return found
 
     @property
     def probabilities(self) -> bool:

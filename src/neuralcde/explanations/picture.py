@@ -48,32 +48,40 @@ def paint(one: Explanation, axes: Any, name: str | None, count: int) -> None:
     before = one.risk(one.at_rows[:, place] - one.observations[:, :, place].sum(1))
     line = np.stack([before, after], axis=1).reshape(-1)
     axes.plot(t.repeat(2), line, color=LINE, linewidth=1.4)
-    top = sorted(one.top(0, count, one.names[place]), key=lambda term: (term.time, -abs(term.term)))
+    top = one.top(0, count, one.names[place])
     low, high = float(line.min()), float(line.max())
     span = max(high - low, 0.02 if one.probabilities else 1e-3 * max(1.0, abs(high)))
     axes.set_ylim(low - 0.06 * span, low + 1.06 * span / (1 - BAND if top else 1))
-    middle = (t[0] + t[-1]) / 2
-    for k, term in enumerate(top):
+    for k, (term, left) in enumerate(_in_order(top, (times[0] + times[-1]) / 2)):
         row = int(np.searchsorted(times, term.time))
         axes.plot(t[row], after[row], "o", color=DOTS, markersize=4)
+        line_of_text = {"arrowstyle": "-", "color": GREY, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 2}
         axes.annotate(
             words(term),
             (t[row], after[row]),
             (t[row], 0.97 - LINE_HEIGHT * k),
             textcoords=("data", "axes fraction"),
-            ha="left" if t[row] <= middle else "right",
+            ha="left" if left else "right",
             va="top",
             fontsize=9,
             color=DARK,
             parse_math=False,
-            arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 2},
+            arrowprops=line_of_text | {"relpos": (0 if left else 1, 0)},
         )
+    axes.set_yticks([tick for tick in axes.get_yticks() if low - 0.06 * span <= tick <= high + 0.06 * span])
     if one.probabilities:
-        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g} %" if value <= 1 else "")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g} %")
     axes.set_title(_quantity(one, place), parse_math=False)
     axes.set_xlabel(clock.label, parse_math=False)
     if len(t) == 1:
         axes.set_xticks(t)
+
+
+def _in_order(top: list[Term], middle: float) -> list[tuple[Term, bool]]:
+    """The texts from top to bottom, and whether each is to the right of its line: so no line crosses a later text."""
+    terms = sorted(top, key=lambda term: (term.time, -abs(term.term)))
+    left = [(term, True) for term in terms if term.time <= middle]
+    return left + [(term, False) for term in reversed(terms) if term.time > middle]
 
 
 def words(term: Term) -> str:

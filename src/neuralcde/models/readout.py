@@ -13,6 +13,8 @@ from ..contracts import Named, Registry
 from ..engine import apply_layers
 from ..paths import ControlPath
 from ..series import IrregularSeries, ragged
+from .row_inputs import RowInputs
+from .variations import Variations
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +48,33 @@ class Seen:
         """The static features of the row's series; missing ones are 0."""
         return torch.nan_to_num(self.path.series.static[ragged.series_of(self.path.series.offsets, self.row)], nan=0.0)
 
+    def known(self, inputs: RowInputs) -> Float[Tensor, "*batch inputs"]:
+        """What is known at the row."""
+        found: Tensor = inputs(self.given, self.row)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class SeenVariation(Seen):
+    """The input of a readout where only some channels of the row are observed.
+
+    Parameters
+    ----------
+    part
+        The rows with these channels.
+    """
+
+    part: Variations
+
+    @property
+    def static(self) -> Float[Tensor, "*batch static"]:
+        """The static features of the row's series; missing ones are 0."""
+        return torch.nan_to_num(self.given.static[self.part.series], nan=0.0)
+
+    def known(self, inputs: RowInputs) -> Float[Tensor, "*batch inputs"]:
+        """What is known at the row."""
+        return inputs.of_variations(self.part)
+
 
 class Readout(nn.Module, Named):
     """Base class of readouts: modules that map a `Seen` to outputs.
@@ -56,6 +85,8 @@ class Readout(nn.Module, Named):
     """
 
     registry: ClassVar[Registry[type[Readout]]]
+    varies: ClassVar[bool] = False
+    """Whether it reads the series through `seen.known` alone. Explanations are then much faster for long series."""
 
     def fit(self, series: IrregularSeries, *, per_row: bool) -> None:
         """Learn statistics of the training series, e.g. quantiles; optional. See `PathModel.fit_inputs`."""
@@ -86,6 +117,8 @@ class LinearReadout(Readout, name="linear"):
     features, outputs
         Size of the state and of the output.
     """
+
+    varies = True
 
     def __init__(self, features: int, outputs: int):
         super().__init__()

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..contracts import Named, Registry
 from ..series import IrregularSeries
 from ..series.channels import Role
+from .variations import Variations
 
 
 class RowEncoder(nn.Module, Named):
@@ -24,6 +25,8 @@ class RowEncoder(nn.Module, Named):
 
     registry: ClassVar[Registry[type[RowEncoder]]]
     outputs: int  # features per row
+    varies: ClassVar[bool] = False
+    """Whether it defines `of_variations`, which makes explanations much faster for long series."""
 
     def fit(self, series: IrregularSeries) -> None:
         """Learn statistics of the training series, e.g. quantiles; optional. Called once, before the training."""
@@ -31,6 +34,10 @@ class RowEncoder(nn.Module, Named):
     def forward(self, series: IrregularSeries) -> Float[Tensor, "rows outputs"]:
         """The features of every row."""
         raise NotImplementedError(f"{type(self).__name__} must define forward(series) -> (rows, outputs)")
+
+    def of_variations(self, part: Variations) -> Float[Tensor, "cases outputs"]:
+        """The features of rows of which only some channels are observed; optional."""
+        raise NotImplementedError(f"{type(self).__name__} must define of_variations(part), because it varies")
 
 
 RowEncoder.registry = Registry("row encoder", RowEncoder)

@@ -14,6 +14,7 @@ from ..series import IrregularSeries
 from ..series.channels import time_since_start
 from ..series.clock_features import clock_knots, has_common_origin, hat_functions
 from ..series.row_features import FAMILIES, INTENSITY_FAMILIES, row_features
+from .variations import Variations
 
 Features = Sequence[str] | Literal["all"]
 
@@ -92,6 +93,12 @@ class RowInputs(nn.Module):
         if rows is not None:
             channels, times = channels[rows], times[rows]
         return torch.cat([channels, self.clock(times).to(series.dtype)], dim=-1)
+
+    def of_variations(self, part: Variations) -> Float[Tensor, "cases outputs"]:
+        """The features of rows of which only some channels are observed, as `forward` gives them for such series."""
+        times = self.times(part.history.series)[part.row]
+        channels = part.features(self.families)
+        return torch.cat([channels, self.clock(times).to(channels.dtype)], dim=-1)
 
     def times(self, series: IrregularSeries) -> Float[Tensor, " rows"]:
         """The clock at every row, in float64."""

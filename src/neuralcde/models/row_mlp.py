@@ -11,6 +11,7 @@ from ..series import IrregularSeries
 from .dropout import Dropout
 from .row_encoder import RowEncoder
 from .row_inputs import Features, RowInputs
+from .variations import Variations
 
 
 class RowMLP(RowEncoder, name="mlp"):
@@ -32,6 +33,8 @@ class RowMLP(RowEncoder, name="mlp"):
     dropout
         Probability with which a hidden unit is set to 0 in training.
     """
+
+    varies = True
 
     def __init__(
         self,
@@ -61,3 +64,7 @@ class RowMLP(RowEncoder, name="mlp"):
             return apply_layers(self.layers, known)
         first, activation, last = self.layers
         return last(self.dropout(activation(first(known))))  # type: ignore[no-any-return]
+
+    def of_variations(self, part: Variations) -> Float[Tensor, "cases outputs"]:
+        """The features of rows of which only some channels are observed; without dropout."""
+        return apply_layers(self.layers, self.inputs.of_variations(part))

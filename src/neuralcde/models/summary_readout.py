@@ -47,6 +47,8 @@ class SummaryReadout(Readout, name="summary"):
         Probability with which a hidden unit is set to 0 in training; for encodings, two thirds of it.
     """
 
+    varies = True
+
     def __init__(
         self,
         features: int,
@@ -91,7 +93,7 @@ class SummaryReadout(Readout, name="summary"):
 
     def forward(self, seen: Seen) -> Float[Tensor, "*batch outputs"]:
         """The outputs."""
-        known = self.inputs(seen.given, seen.row)
+        known = seen.known(self.inputs)
         clock = known[..., -self.inputs.clock_outputs :]
         encoded = torch.cat([self.encoding(self._numbers(known, seen.static)), clock], dim=-1)
         if not self.training:

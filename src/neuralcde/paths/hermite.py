@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -86,6 +87,7 @@ class Hermite(PathScheme, name="hermite"):
     """
 
     fill: Fill = "forward"
+    window: ClassVar[int | None] = 3
 
     def __post_init__(self) -> None:
         check_fill(self.fill)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -97,6 +98,7 @@ class Linear(PathScheme, name="linear"):
     """
 
     fill: Fill = "forward"
+    window: ClassVar[int | None] = 2
 
     def __post_init__(self) -> None:
         check_fill(self.fill)

@@ -74,6 +74,7 @@ class Rectilinear(PathScheme, name="rectilinear"):
     """`nc.rectilinear` as a path scheme. Causal everywhere."""
 
     causality: ClassVar[Causality] = "everywhere"
+    window: ClassVar[int | None] = 2
 
     def build(self, series: IrregularSeries) -> ControlPath:
         """The paths of a batch of series."""

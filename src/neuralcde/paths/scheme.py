@@ -25,6 +25,9 @@ class PathScheme(Part):
     """
 
     registry: ClassVar[Registry[type[PathScheme]]]
+    window: ClassVar[int | None] = None
+    """The number of rows up to the end of a gap on which its pieces depend, given values carried forward; None for all.
+    With a number, explanations are much faster for long series."""
 
     @abstractmethod
     def build(self, series: IrregularSeries) -> ControlPath:
