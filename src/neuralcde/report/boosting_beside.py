@@ -12,7 +12,8 @@ from ..estimators.splits import validation_split
 from ..estimators.training_data import TrainingData
 from ..series import IrregularSeries, ragged
 
-MOST_SERIES = 20_000  # training series; of more, a random part is used
+MOST_SERIES, MOST_ROWS = 20_000, 100_000  # of training, with a target per row; of more, a random part is used
+MOST_TEST_ROWS = 200_000  # with a target per row; of more, a prediction of all would take too long
 MOST_OUTPUTS = 12  # with more outputs, such as classes, it takes too long for a comparison
 SHARE = 0.15  # validation series, which end the boosting early
 SEED = 0
@@ -32,8 +33,13 @@ def boosting_beside(
     if estimator.task_.boosting_problems(targets[:1]) is None or estimator.task_.outputs > MOST_OUTPUTS:
         return None
     per_row = bool(estimator.per_row)
-    if len(training) > MOST_SERIES:
-        drawn = np.sort(np.random.default_rng(SEED).choice(len(training), MOST_SERIES, replace=False))
+    if per_row and len(held.times) > MOST_TEST_ROWS:
+        return None
+    order = np.random.default_rng(SEED).permutation(len(training))[:MOST_SERIES]
+    if per_row:
+        order = order[: max(1, int((training.lengths.numpy()[order].cumsum() <= MOST_ROWS).sum()))]
+    if len(order) < len(training):
+        drawn = np.sort(order)
         rows = ragged.select(training.offsets, torch.from_numpy(drawn))[0] if per_row else drawn
         training, targets = training[drawn], targets[rows]
     labels = targets.numpy() if estimator.goal == "classification" and targets.ndim == 1 and not per_row else None
