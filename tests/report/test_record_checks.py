@@ -271,8 +271,8 @@ def names_replaced(value, kept):
 def test_no_text_of_a_record_becomes_html(copied, kind):
     folder = copied(kind)
     data = json.loads((folder / "data.json").read_text())
-    kept = {"surest", "typical", "worst", *(channel["name"] for channel in data["series"]["channels"])}
-    files = data.pop("files")
+    kept = {"surest", "typical", "worst", "0" * 64, *(channel["name"] for channel in data["series"]["channels"])}
+    files, data["test_ids"] = data.pop("files"), "0" * 64
     value = {"series": "a", "time": 0.0, "channel": "pulse", "value": 99.0, "usual": [0.0, 1.0], "limits": [-9.0, 9.0]}
     data["far"]["test"] = {"counts": [{"name": "pulse", "count": 1}], "listed": [value]}
     data = names_replaced(data, kept)
