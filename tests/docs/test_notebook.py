@@ -77,7 +77,7 @@ def test_the_notebook_runs(displayed, capsys):
     assert checks[0] == []
     assert [panel.get_title(loc="left") for panel in observed[0]] == ["pulse", "pressure", "lactate"]
     assert len(path[0]) == 6
-    assert "fitted on</th><td>90 series, 6 channels" in clf[1]
+    assert "fitted on</th><td>76 series, 6 channels" in clf[1]  # and 14 for validation
     assert "<svg" in clf[1]
     assert risk[0].get_ylim()[1] == pytest.approx(1.03)
     assert account[0].get_title()
