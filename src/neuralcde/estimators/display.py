@@ -74,7 +74,6 @@ def plot_risk(estimator: FittedEstimator, series: IrregularSeries, id: Any, axes
 
 
 def _unknown(estimator: FittedEstimator, outputs: torch.Tensor) -> torch.Tensor:
-    """One encoded target that is not known, in the shape that the task gives its targets."""
+    """One target that is not known, as the task encodes it."""
     task = estimator.task_
-    like = task.decode(outputs[:1])
-    return torch.full((1, *np.shape(like)[1:]), torch.nan, dtype=torch.float64)
+    return task.encode(np.full(np.shape(task.decode(outputs[:1])), np.nan))
