@@ -279,7 +279,7 @@ def _split(
         raise WrongUseError(f"{len(targets)} series cannot be split: {reason}") from reason
     if classes:  # a class without training series cannot be learnt
         learnt = set().union(*map(_classes, targets[training]))
-        moved = []
+        moved: list[int] = []
         for position in test:
             if not _classes(targets[position]) <= learnt:
                 together = [position] if groups is None else test[groups[test] == groups[position]].tolist()

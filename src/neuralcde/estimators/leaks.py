@@ -19,7 +19,7 @@ Array = NDArray[Any]
 MOST_CASES = 20_000  # cases that are looked at
 # A column with one value per series that ranks the classes as well as this is hardly a measurement; one that varies
 # over time may well be. The ranking must also be this many standard errors better than chance.
-AREA_OF_CONSTANT, AREA_OF_VARYING, STANDARD_ERRORS = 0.9, 0.99, 3.7
+AREA_OF_CONSTANT, AREA_OF_VARYING, STANDARD_ERRORS = 0.9, 0.999, 3.7
 CORRELATION_OF_CONSTANT, CORRELATION_OF_VARYING = 0.98, 0.995
 ACCURACY = 0.98  # balanced, of a small tree, for several classes
 FEWEST_CASES = 20

@@ -9,6 +9,8 @@ import numpy as np
 
 from ..series import IrregularSeries
 
+Array = NDArray[Any]
+
 FEWEST_REPEATS = 5  # series in which a constant channel was observed more than once,
 REPEATS = 0.2  # and the share of those with several rows
 

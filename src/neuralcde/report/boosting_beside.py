@@ -56,5 +56,5 @@ def boosting_beside(
         device="cpu",
     )
     trees = fit_boosting(data, *validation_split(SHARE, len(training), SEED, labels), SEED)
-    rows = torch.arange(len(held.times)) if per_row else None
-    return trees(boosting_features(estimator.preparation_, held, rows))
+    asked = torch.arange(len(held.times)) if per_row else None
+    return trees(boosting_features(estimator.preparation_, held, asked))

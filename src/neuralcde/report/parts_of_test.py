@@ -32,10 +32,8 @@ def metric_of(task: Task, outputs: Tensor, targets: Tensor, counts: Array | None
     """The task's metric and its confidence interval; None where it is undefined."""
     value = task.metrics(outputs, targets)[task.metric]
     low, high = intervals(task, outputs, targets, counts=counts).get(task.metric, (math.nan, math.nan))
-    found = {"value": value, "low": low, "high": high}
-    if not all(map(math.isfinite, found.values())):
-        return dict.fromkeys(found)
-    return found
+    known = all(map(math.isfinite, (value, low, high)))
+    return {"value": value if known else None, "low": low if known else None, "high": high if known else None}
 
 
 # ---- by time ----

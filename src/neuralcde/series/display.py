@@ -25,7 +25,7 @@ def position_of(series: IrregularSeries, id: Any) -> int:
     ArgumentError
         If there is none.
     """
-    ids = series.ids.tolist()
+    ids: list[Any] = series.ids.tolist()
     if id in ids:
         return ids.index(id)
     raise ArgumentError(
