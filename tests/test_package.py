@@ -96,6 +96,7 @@ def test_public_names_are_complete():
         "NeuralCDEClassifier",
         "NeuralCDERegressor",
         "load",
+        "check_data",
     ]
     for name in neuralcde.__all__:
         assert getattr(neuralcde, name).__doc__, name

@@ -57,12 +57,14 @@ _HOME = {
     "NeuralCDEClassifier": "estimators",
     "NeuralCDERegressor": "estimators",
     "load": "estimators",
+    "check_data": "estimators",
 }
 __all__ = list(_HOME)
 
 if TYPE_CHECKING:
     from .estimators import NeuralCDEClassifier as NeuralCDEClassifier
     from .estimators import NeuralCDERegressor as NeuralCDERegressor
+    from .estimators import check_data as check_data
     from .estimators import load as load
     from .fields import LowRankField as LowRankField
     from .fields import MLPField as MLPField

@@ -33,6 +33,8 @@ def run(*arguments):
     """Run the command in this process, where torch is already imported; importing it takes most of the time."""
     said, complaints = io.StringIO(), io.StringIO()
     code = 0
+    if arguments[0] == "fit" and "--resume" not in arguments:
+        arguments = (*arguments, "--force")  # some tests share folders
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complaints):
         try:
             main([str(argument) for argument in arguments])
@@ -89,7 +91,8 @@ def test_fit_writes_the_model_its_config_and_its_metrics(model):
         "test_predictions.csv",
     }
     metrics = json.loads((model / "metrics.json").read_text())
-    assert set(metrics["test"]) == {"auroc", "average_precision", "accuracy", "log_loss"}
+    ranking, probabilities = {"auroc", "average_precision", "accuracy"}, {"log_loss", "brier", "calibration_slope"}
+    assert set(metrics["test"]) == ranking | probabilities
     assert metrics["cost"]["parameters"] > 100
     preprocess = json.loads((model / "preprocess.json").read_text())
     assert preprocess["scaler"]["channel_names_in_"] == ["pulse", "noise"]  # the label is not among them
@@ -292,7 +295,7 @@ def test_a_full_disk_leaves_the_old_model(model, table):
     """A limit of two kilobytes per file stands for a full disk."""
     before = {path: path.read_bytes() for path in model.iterdir() if path.is_file()}
     done = subprocess.run(
-        [COMMAND, "fit", str(table), *NAMES, "--out", str(model), *SMALL, "--seed", "3"],
+        [COMMAND, "fit", str(table), *NAMES, "--out", str(model), *SMALL, "--seed", "3", "--force"],
         capture_output=True,
         text=True,
         timeout=240,

@@ -493,7 +493,7 @@ def test_dtype_can_be_chosen(tmp_path):
     assert code == 0, said
     assert "the channels ['x'] vary by less than float32 can resolve" in said
     write_table(stays(), file)
-    code, said = run("fit", file, *OPTIONS, "--dtype", "float64", "--out", out, *SMALL)
+    code, said = run("fit", file, *OPTIONS, "--dtype", "float64", "--out", out, *SMALL, "--force")
     assert code == 0
     assert "float64)" in said
     assert tomllib.loads((out / "config.toml").read_text())["dtype"] == "float64"

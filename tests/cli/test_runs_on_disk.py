@@ -48,7 +48,7 @@ def run(*arguments):
 
 
 def fit(table, out, *options):
-    return run("fit", table, *NAMES, "--out", out, *SMALL, *options)
+    return run("fit", table, *NAMES, "--out", out, *SMALL, "--force", *options)
 
 
 def contents(folder):
@@ -138,10 +138,22 @@ def test_an_invalid_output_folder_is_refused_before_the_table_is_read(table, tmp
     assert (code, f"--out {table / 'model'} cannot be written to: Not a directory." in said) == (2, True), said
 
 
+def test_an_earlier_run_is_replaced_on_request_only(table, out):
+    before = contents(out)
+    code, _, said = run("fit", table, *NAMES, "--out", out, *SMALL, "--seed", "1")
+    assert (code, f"--out {out} holds an earlier run; name another folder" in said) == (2, True), said
+    assert contents(out) == before
+    (out / "config.json").unlink()  # a run that was killed has a checkpoint alone
+    assert run("fit", table, *NAMES, "--out", out, *SMALL)[0] == 2
+    assert run("fit", table, *NAMES, "--out", out, *SMALL, "--resume")[0] == 0
+    assert run("fit", table, *NAMES, "--out", out, *SMALL, "--force", "--seed", "1")[0] == 0
+    assert "seed = 1" in (out / "config.toml").read_text()
+
+
 def test_a_second_run_is_refused_and_files_of_a_killed_run_are_removed(table, out, tmp_path):
     """A real process is killed once it has a checkpoint; the next run starts in the same folder."""
     long = ["--max-epochs", "1000000", "--patience", "none", "--hidden", "4", "--width", "4"]
-    command = [sys.executable, "-m", "neuralcde", "fit", str(table), *NAMES, "--out", str(out), *long]
+    command = [sys.executable, "-m", "neuralcde", "fit", str(table), *NAMES, "--out", str(out), *long, "--force"]
     model = {name: content for name, content in contents(out).items() if not name.startswith("training")}
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=-1, text=True) as process:
         assert any(line.startswith("epoch") for line in iter(process.stderr.readline, ""))

@@ -31,7 +31,7 @@ def case(kind, size=80):
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "labels", "regression"])
 def test_equal_weights_give_the_metrics_of_the_task(kind):
     task, outputs, targets = case(kind)
-    wanted = task.metrics(outputs, targets)
+    wanted = task.test_metrics(outputs, targets)
     with np.errstate(invalid="ignore"):  # the recall of the class that does not occur
         found = task.resampled_metrics(outputs, targets, np.ones((1, len(targets))))
     assert {name: float(values[0]) for name, values in found.items()} == pytest.approx(wanted, rel=1e-9)
@@ -55,7 +55,7 @@ def test_intervals_equal_those_of_a_plain_loop(kind, monkeypatch):
     again = []
     for _ in range(40):
         drawn = generator.integers(len(targets), size=len(targets))
-        again.append(task.metrics(outputs[drawn], targets[drawn]))
+        again.append(task.test_metrics(outputs[drawn], targets[drawn]))
     for name, (low, high) in intervals(task, outputs, targets).items():
         wanted = np.percentile([row[name] for row in again], [2.5, 97.5])
         np.testing.assert_allclose((low, high), wanted, rtol=1e-6)

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from report_runs import NASTY, fitted
 from safetensors.torch import load as from_safetensors
 from safetensors.torch import save as as_safetensors
 
+import neuralcde.report
 from neuralcde.cli.report import report
 from neuralcde.report import write_report
 from neuralcde.report.run import read_run
@@ -101,6 +103,11 @@ DATA = {
     ("far", "training", "listed"): (None, ["x"], [{"series": "a", "time": 0.0, "channel": "pulse", "value": 1e9}]),
     ("examples",): ([[99, "worst"]], [[0]], [[0, "odd"]], [["0", "worst"]], [5], None, [], [[0, "worst"]] * 9),
     ("ids",): (["a"], [None] * 3, [[]] * 3, ["a", 1, 2.5], "abc", None),
+    ("findings",): (None, [{}], [{"kind": "outcome", "columns": "a", "text": "b"}], ["text"]),
+    ("by_time",): ([], {"from_start": False, "points": []}, {"points": None}, 5),
+    ("by_group",): (None, [[]], [{"feature": "age", "group": "old", "series": 0, "value": 1.0}]),
+    ("importances",): ([], {"series": 3}, {"series": 3, "unit": "", "columns": [{"column": "a", "net": -1.0}]}),
+    ("test_ids",): (None, "short", 5),
     ("spread",): (1.0, 0, -1.0, "low", [], DELETED),  # a single model has none
     ("machine",): ([], {}, None),
     ("machine", "threads"): ("two", NAN),
@@ -264,8 +271,8 @@ def names_replaced(value, kept):
 def test_no_text_of_a_record_becomes_html(copied, kind):
     folder = copied(kind)
     data = json.loads((folder / "data.json").read_text())
-    kept = {"surest", "typical", "worst", *(channel["name"] for channel in data["series"]["channels"])}
-    files = data.pop("files")
+    kept = {"surest", "typical", "worst", "0" * 64, *(channel["name"] for channel in data["series"]["channels"])}
+    files, data["test_ids"] = data.pop("files"), "0" * 64
     value = {"series": "a", "time": 0.0, "channel": "pulse", "value": 99.0, "usual": [0.0, 1.0], "limits": [-9.0, 9.0]}
     data["far"]["test"] = {"counts": [{"name": "pulse", "count": 1}], "listed": [value]}
     data = names_replaced(data, kept)
@@ -287,6 +294,9 @@ def test_no_text_of_a_record_becomes_html(copied, kind):
     (folder / "preprocess.json").write_text(json.dumps(preparation))
     seal(folder)
     page = write_report(folder).read_text()
+    own = (Path(neuralcde.report.__file__).parent / "script.js").read_text()
+    assert page.count(f"<script>{own}</script>") == 1
+    page = page.replace(f"<script>{own}</script>", "")
     assert "&lt;script&gt;" in page
     assert not re.search(r"<\s*script|<[^>]*\son\w+\s*=|javascript:", page, re.IGNORECASE)
     tags = {tag.lower() for tag in re.findall(r"<\s*([a-zA-Z][\w-]*)", page)}
@@ -332,6 +342,7 @@ TAGS = {
         "code",
         "strong",
     ),
+    *("details", "summary", "section", "small", "label", "input", "output"),
     *("figure", "figcaption", "svg", "g", "path", "defs", "use", "clippath", "rect", "text", "tspan", "image"),
 }
 

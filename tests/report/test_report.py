@@ -1,5 +1,7 @@
 """The report: made by the installed command and opened in a browser."""
 
+import base64
+import hashlib
 import html
 import json
 import re
@@ -25,17 +27,31 @@ pytestmark = pytest.mark.xdist_group("report")  # these tests share slow fixture
 
 COMMAND = str(Path(sys.executable).parent / "neuralcde")
 CHROMIUM = shutil.which("chromium")
-WIDTHS = (320, 390, 1200)  # a small phone, a phone, a desk
-FIGURES = {"binary": 9, "multiclass": 9, "regression": 10}
+WIDTHS = (320, 400, 1200)  # a small phone, a phone, a desk
+LONGEST = 5000  # pixels of a page on a phone, with its sections folded
+POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
+FIGURES = {"binary": 13, "multiclass": 12, "regression": 13}
 
-# Added to a report: sends its sizes, figures and text to the enclosing page.
-PROBE = """<script>addEventListener("load", () => parent.postMessage({
-  frame: name, needed: document.documentElement.scrollWidth, given: innerWidth,
-  figures: [...document.querySelectorAll("figure svg")].map(svg => {
+# Added to a report: moves its sliders, opens its sections, and sends what it finds to the enclosing page.
+PROBE = """<script>addEventListener("load", () => {
+  const all = (what) => [...document.querySelectorAll(what)];
+  const found = {frame: name, folded: document.documentElement.scrollHeight, given: innerWidth};
+  found.open = all("details.section").map(section => section.open);
+  found.sliders = all(".slider").map(box => {
+    const slider = box.querySelector("input"), seen = [];
+    for (const place of [0, slider.max]) {
+      slider.value = place;
+      slider.dispatchEvent(new Event("input"));
+      seen.push([...box.querySelectorAll("output")].map(cell => cell.textContent)); }
+    return {seen, hidden: box.hidden, rows: JSON.parse(box.dataset.rows)}; });
+  all("details").forEach(section => { section.open = true; });
+  found.needed = document.documentElement.scrollWidth;
+  found.figures = all("figure svg").map(svg => {
     const box = svg.getBoundingClientRect(), label = svg.getAttribute("aria-label");
-    return {width: box.width, height: box.height, label, drawn: svg.querySelectorAll("path, use").length}; }),
-  scripts: document.querySelectorAll("script").length - 1,
-  text: document.body.innerText}, "*"))</script>"""
+    return {width: box.width, height: box.height, label, drawn: svg.querySelectorAll("path, use").length}; });
+  found.scripts = all("script").length - 1;
+  found.text = document.body.innerText;
+  parent.postMessage(found, "*"); })</script>"""
 # The enclosing page, to which one frame per width is added.
 FRAMES = """<!DOCTYPE html><pre id="found"></pre><script>
 console.error("this one is heard");
@@ -100,7 +116,7 @@ class Tags(HTMLParser):
     def handle_starttag(self, tag, attributes):
         self.opened.append(tag)
         self.links += [value for name, value in attributes if name in ("href", "src", "xlink:href", "srcset")]
-        if tag not in ("meta", "br"):
+        if tag not in ("meta", "br", "input"):
             self.stack.append(tag)
 
     def handle_endtag(self, tag):
@@ -115,7 +131,12 @@ class Tags(HTMLParser):
 def test_the_page_loads_nothing_from_elsewhere(pages, kind):
     text = pages[kind].read_text()
     tags = Tags(text)
-    assert not {"script", "link", "img", "iframe", "object", "base"} & set(tags.opened)
+    assert not {"link", "img", "iframe", "object", "base", "form"} & set(tags.opened)
+    scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    assert tags.opened.count("script") == len(scripts) == 1
+    digest = base64.b64encode(hashlib.sha256(scripts[0].encode()).digest()).decode()
+    policy = html.unescape(re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1])
+    assert policy.startswith(f"default-src 'none'; script-src 'sha256-{digest}';")
     assert all(link.startswith("#") for link in tags.links)
     assert not re.search(r"https?://|@import|url\((?!#)", text)
     assert tags.opened.count("figure") == tags.opened.count("svg") == FIGURES[kind]
@@ -127,7 +148,7 @@ def test_the_page_loads_nothing_from_elsewhere(pages, kind):
 @pytest.mark.parametrize("kind", ["binary", "multiclass"])
 def test_names_are_escaped(pages, kind):
     text = pages[kind].read_text()
-    assert "<script" not in text
+    assert text.count("<script") == 1  # our own
     assert "<b>" not in text.replace("<b>0.", "").replace("<b>1.", "")  # the headline is the only bold number
     assert escape(NASTY) in text
     assert "&lt;b&gt;" in text
@@ -159,27 +180,24 @@ def test_the_same_run_gives_the_same_page(pages):
 @pytest.mark.parametrize("kind", FIGURES)
 def test_the_page_renders_in_a_browser_at_every_width(pages, kind, tmp_path):
     """Figures have a size, nothing is wider than the window, and the console has no messages."""
-    copy = tmp_path / "copy.html"
-    copy.write_text(pages[kind].read_text().replace("</body>", f"{PROBE}</body>"))
+    page = POLICY.sub("", pages[kind].read_text())  # it would not let the probe run
+    (tmp_path / "copy.html").write_text(page.replace("</body>", f"{PROBE}</body>"))
     frames = [
         f'<iframe name="w{w}" src="copy.html" style="width:{w}px;height:900px;border:0"></iframe>' for w in WIDTHS
     ]
     (tmp_path / "frames.html").write_text(FRAMES + "".join(frames))
-    options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0"]
-    options += [f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=5000", "--dump-dom"]
-    done = subprocess.run(
-        [CHROMIUM, *options, (tmp_path / "frames.html").as_uri()], capture_output=True, text=True, timeout=120
-    )
-    said = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    shown, said = in_browser(tmp_path / "frames.html", tmp_path)
     assert len(said) == 1, said
     assert "this one is heard" in said[0]
-    found = json.loads(html.unescape(re.search(r'<pre id="found">(.*?)</pre>', done.stdout, re.DOTALL)[1]))
+    found = json.loads(html.unescape(re.search(r'<pre id="found">(.*?)</pre>', shown, re.DOTALL)[1]))
     assert set(found) == {f"w{w}" for w in WIDTHS}
     for width in WIDTHS:
         page = found[f"w{width}"]
         assert page["given"] == width
         assert page["needed"] <= width
-        assert page["scripts"] == 0
+        assert page["scripts"] == 1
+        assert set(page["open"]) == {width > 800}
+        assert width > 800 or page["folded"] <= LONGEST
         assert len(page["figures"]) == FIGURES[kind]
         for figure in page["figures"]:
             assert figure["width"] > 250, figure
@@ -187,11 +205,44 @@ def test_the_page_renders_in_a_browser_at_every_width(pages, kind, tmp_path):
             assert figure["drawn"] > 5, figure
             assert figure["label"]
         assert "Examples" in page["text"]
+        assert len(page["sliders"]) == (kind == "binary")
+        for slider in page["sliders"]:
+            assert not slider["hidden"]
+            assert slider["seen"] == [slider["rows"][0], slider["rows"][-1]]
     if kind == "binary":
         assert NASTY.split(" & ")[0] in found["w1200"]["text"]
 
 
-@pytest.mark.parametrize(("kind", "figures"), [("labels", 7), ("targets", 12), ("rows", 9)])
+def in_browser(file, folder):
+    """The document as a browser has it after running its scripts, and what it says on the console."""
+    options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0"]
+    options += [f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=5000", "--dump-dom"]
+    done = subprocess.run([CHROMIUM, *options, file.as_uri()], capture_output=True, text=True, timeout=120)
+    return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: apt-get install chromium")
+def test_the_page_runs_its_own_script_and_no_other(pages, tmp_path):
+    other = "<script>document.title = 'taken over'</script><p onclick='1'>"
+    (tmp_path / "page.html").write_text(pages["binary"].read_text().replace("<main>", f"<main>{other}"))
+    shown, said = in_browser(tmp_path / "page.html", tmp_path)
+    assert "<title>taken over" not in shown
+    assert sum("Content Security Policy" in line for line in said) >= 1
+    assert re.search(r'<div class="slider"[^>]*>', shown)[0].count("hidden") == 0  # its own script has shown it
+
+
+def test_a_page_without_javascript_has_the_table_of_alarms(pages):
+    text = pages["binary"].read_text()
+    assert re.search(r'<div class="slider" hidden', text)
+    table = text[text.index('id="alarms"') :]
+    assert not re.search(r"<details", text[: text.index('id="alarms"')])  # it is not folded
+    rows = re.findall(r"<tr>((?:<td class=\"n\">[^<]*</td>){6})</tr>", table)
+    assert 3 <= len(rows) <= 7
+    written = json.loads(html.unescape(re.search(r"data-rows='([^']*)'", text)[1]))
+    assert all(re.findall(r">([^<]+)<", row) in written for row in rows)
+
+
+@pytest.mark.parametrize(("kind", "figures"), [("labels", 10), ("targets", 17), ("rows", 13)])
 def test_reports_cover_every_kind_of_target(kind, figures, tmp_path):
     """Several labels, several numbers, one label per row."""
     fitted(kind, tmp_path, pool="mean" if kind == "targets" else "last")

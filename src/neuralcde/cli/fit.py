@@ -6,7 +6,9 @@ import contextlib
 import json
 import math
 import resource
+import shlex
 import time as clock
+import warnings
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -14,12 +16,14 @@ import numpy as np
 from cyclopts import Parameter
 
 from ..estimators import NeuralCDEClassifier, NeuralCDERegressor, stratified_split
+from ..estimators.data_checks import DataWarning, Finding, check_data
 from ..estimators.path_estimator import PathEstimator
 from ..estimators.saving import write_files
 from ..report import record_run
 from ..system import Interrupts, Processes, staged, write_durably
 from ..tasks import Task
 from .errors import WrongUseError, in_file, in_options, report_errors
+from .groups import read_groups
 from .labelled import all_targets, read_series
 from .options import DEFAULTS, EstimatorOptions, check_config, check_parameters, given, read_config, write_config
 from .predictions import check_names, prediction_table
@@ -28,7 +32,7 @@ from .tables import MOST_CLASSES, write_table
 
 OWN = (
     *("table", "id", "time", "label", "labels", "static", "channels", "exclude", "dtype"),
-    *("task", "test_fraction", "seed", "duplicates"),
+    *("group", "task", "test_fraction", "seed", "duplicates", "compare_boosting"),
 )
 
 
@@ -43,6 +47,7 @@ def fit(
     static: list[str] | None = None,
     channels: list[str] | None = None,
     exclude: list[str] | None = None,
+    group: str | None = None,
     dtype: Literal["auto", "float32", "float64"] | None = None,
     task: str | None = None,
     out: Path,
@@ -50,7 +55,9 @@ def fit(
     test_fraction: float | None = None,
     seed: int | None = None,
     duplicates: Literal["error", "mean", "last"] | None = None,
+    compare_boosting: bool | None = None,
     resume: bool = False,
+    force: bool = False,
     debug: bool = False,
     options: Annotated[EstimatorOptions, Parameter(name="*")] = None,
 ) -> None:
@@ -70,13 +77,17 @@ def fit(
     labels
         Second table, with the columns of the id and the label.
     static
-        Columns with one value per series (age, sex). Repeat the option for each column.
+        Columns with one value per series: --static age,sex or --static age --static sex. Patterns such as "dx_*" name
+        all columns that match.
     channels
-        Measured columns; by default all other columns of numbers, and of text with at most 20 different values, which
-        becomes one indicator per value. Numbers may have surrounding blanks, thousands separators, a decimal comma or a
-        percent sign (3% is read as 3), if the whole column is written the same way.
+        Measured columns, named like --static; by default all other columns of numbers, and of text with at most 20
+        different values, which becomes one indicator per value. Numbers may have surrounding blanks, thousands
+        separators, a decimal comma or a percent sign (3% is read as 3), if the whole column is written the same way.
     exclude
-        Columns to ignore. Repeat the option for each column.
+        Columns to ignore, named like --static.
+    group
+        Column that tells which series belong together, such as the patient of a stay. Series of one group are all in
+        the training set or all in the test set, and it is no channel.
     dtype
         Type of the values before scaling: float32, float64 or auto (default). auto chooses float64 if float32 would
         round away the variation of a channel.
@@ -93,8 +104,12 @@ def fit(
         Seed of the split, the initial weights and the order of the batches; default 0.
     duplicates
         What to do with several rows of a series at the same time; default error.
+    compare_boosting
+        Fit gradient boosting on the same training series, to compare the model with in the report. Default: true.
     resume
         Resume training from the checkpoint in --out.
+    force
+        Replace an earlier run in --out.
     debug
         Show the traceback of an error.
     options
@@ -112,11 +127,13 @@ def fit(
         "static": static,
         "channels": channels,
         "exclude": exclude,
+        "group": group,
         "dtype": dtype,
         "task": task,
         "test_fraction": test_fraction,
         "seed": seed,
         "duplicates": duplicates,
+        "compare_boosting": compare_boosting,
     }
     typed = {
         name: str(value) if isinstance(value, Path) else value for name, value in here.items() if value is not None
@@ -136,13 +153,14 @@ def fit(
     except (ValueError, TypeError) as reason:
         raise WrongUseError(in_file(reason, config, of_file)) from reason
     first = Processes.current().first  # under torchrun, only rank 0 prints and writes
-    with run_folder(out, resume=resume) if first else contextlib.nullcontext():
+    with run_folder(out, resume=resume, force=force) if first else contextlib.nullcontext():
         _fit(known, parameters, out=out, resume=resume, begun=begun)
 
 
 def _fit(known: dict[str, Any], parameters: dict[str, Any], *, out: Path, resume: bool, begun: float) -> None:
     """Train, test and save, with checked options."""
     series, targets = read_series(known)
+    groups = read_groups(known, series)
     chosen = known.get("task") or ("regression" if _is_quantity(targets) else "classification")
     goal = chosen if chosen == "classification" else Task.registry[chosen].goal
     values = set(all_targets(targets).tolist()) - {None}
@@ -151,26 +169,34 @@ def _fit(known: dict[str, Any], parameters: dict[str, Any], *, out: Path, resume
     for name in ("class_weight", "calibrate") if goal == "regression" else ():
         if parameters.pop(name, None) is not None:
             raise WrongUseError(f"--{name.replace('_', '-')} is for classification, but this task is regression.")
-    settled: dict[str, Any] = {"test_fraction": 0.2, "seed": 0, "dtype": "auto"} | known | {"task": chosen}
+    unless_given = {"test_fraction": 0.2, "seed": 0, "dtype": "auto", "compare_boosting": True}
+    settled: dict[str, Any] = unless_given | known | {"task": chosen}
     training, test = _split(
         targets,
         float(settled["test_fraction"]),
         int(settled["seed"]),
         classes=goal == "classification",
+        groups=groups,
     )
     estimator_class = NeuralCDEClassifier if goal == "classification" else NeuralCDERegressor
     if chosen not in ("classification", "regression"):
         parameters = parameters | {"task": chosen}
     estimator = estimator_class(**DEFAULTS | parameters | {"random_state": int(settled["seed"])})
     try:
-        check_names(estimator.make_task(all_targets(targets)), known["id"], known["time"], known["label"])
+        task = estimator.make_task(all_targets(targets))
+        check_names(task, known["id"], known["time"], known["label"])
     except (ValueError, TypeError) as reason:
         raise WrongUseError(in_options(reason)) from reason
     first = Processes.current().first
     if first:
         print(f"{series}\n{chosen}: {len(training)} training series, {len(test)} test series", flush=True)
+        findings = check_data(series[training], targets[training], per_row=bool(estimator.per_row), task=task)
+        _print_findings(findings)
     try:
-        estimator.fit(series[training], targets[training], folder=out / "training", resume=resume)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)  # printed above
+            own = None if groups is None else groups[training]
+            estimator.fit(series[training], targets[training], groups=own, folder=out / "training", resume=resume)
     except (ValueError, TypeError) as reason:
         raise WrongUseError(in_options(reason)) from reason
     if not first:
@@ -178,7 +204,7 @@ def _fit(known: dict[str, Any], parameters: dict[str, Any], *, out: Path, resume
     held, truth = series[test], all_targets(targets[test])
     outputs = estimator.calibrated(estimator.outputs(held))
     encoded = estimator.task_.encode(truth)
-    metrics = estimator.task_.metrics(outputs, encoded)
+    metrics = estimator.task_.test_metrics(outputs, encoded)
     cost = {
         "seconds": clock.perf_counter() - begun,
         "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
@@ -194,7 +220,18 @@ def _fit(known: dict[str, Any], parameters: dict[str, Any], *, out: Path, resume
     with Interrupts() as interrupts, interrupts.held_back():  # from here on Ctrl-C is ignored
         with staged(out, obsolete=["report.html"]) as part:  # all files are replaced together
             write_files(estimator, part)
-            record_run(part, estimator, series, targets, test=test, outputs=outputs, encoded=encoded)
+            record_run(
+                part,
+                estimator,
+                series,
+                targets,
+                test=test,
+                outputs=outputs,
+                encoded=encoded,
+                groups=groups,
+                findings=findings,
+                compare_boosting=bool(settled["compare_boosting"]),
+            )
             write_config(part / "config.toml", _plain(estimator) | settled)
             write_durably(part / "metrics.json", (json.dumps(found, indent=1) + "\n").encode())
             predictions = prediction_table(estimator, held, outputs, known["id"], known["label"], truth=truth)
@@ -221,22 +258,33 @@ def _is_quantity(targets: np.ndarray[Any, Any]) -> bool:
     return len(set(known.tolist())) > MOST_CLASSES or bool((known != np.round(known)).any())
 
 
-def _split(targets: np.ndarray[Any, Any], share: float, seed: int, *, classes: bool) -> tuple[Any, Any]:
+def _print_findings(findings: list[Finding]) -> None:
+    """Print what was found in the table, each with the option that helps."""
+    for item in findings:
+        option = {"constant": "static", "group": ""}.get(item.kind, "exclude")
+        fix = f" {shlex.join([f'--{option}', ','.join(item.columns)])}" if option else ""
+        print(f"check: {item.text}{fix and ':'}{fix}", flush=True)
+
+
+def _split(
+    targets: np.ndarray[Any, Any], share: float, seed: int, *, classes: bool, groups: np.ndarray[Any, Any] | None
+) -> tuple[Any, Any]:
     """Split into training and test series, as sorted positions. Every class of the test set is also in training."""
     if not 0 < share < 1:
         raise WrongUseError(f"--test-fraction must lie between 0 and 1, got {share}.")
     labels = targets if classes and not isinstance(targets[0], np.ndarray) else None
     try:
-        training, test = stratified_split(len(targets), share, seed, labels=labels)
+        training, test = stratified_split(len(targets), share, seed, labels=labels, groups=groups)
     except ValueError as reason:
         raise WrongUseError(f"{len(targets)} series cannot be split: {reason}") from reason
     if classes:  # a class without training series cannot be learnt
         learnt = set().union(*map(_classes, targets[training]))
-        moved = []
+        moved: list[int] = []
         for position in test:
             if not _classes(targets[position]) <= learnt:
-                moved.append(position)
-                learnt |= _classes(targets[position])
+                together = [position] if groups is None else test[groups[test] == groups[position]].tolist()
+                moved += together
+                learnt |= set().union(*map(_classes, targets[together]))
         training, test = np.concatenate([training, moved]).astype(int), np.setdiff1d(test, moved)
     if len(test) == 0 or len(training) < 2:
         raise WrongUseError(

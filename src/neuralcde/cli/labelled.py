@@ -14,6 +14,7 @@ import torch
 
 from ..series import IrregularSeries
 from ..series.columns import MOST_CATEGORIES
+from .column_names import named_columns, split_names
 from .errors import WrongUseError, in_options
 from .precision import values_dtype
 from .tables import MOST_CLASSES, Table, need_columns, read_columns
@@ -23,10 +24,11 @@ from .written_numbers import NONE, numeric_cells
 def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any, Any]]:
     """Read the series of the table and their labels, in the same order. The label is never a channel."""
     file, id_column, time, label = Path(known["table"]), known["id"], known["time"], known["label"]
-    static, excluded = known.get("static") or [], known.get("exclude") or []
     if label in (id_column, time):
         raise WrongUseError(f"--label {label} is the id or the time; name the column to predict.")
-    table = read_columns(file, text=[id_column], codes=[label], categories=static)
+    asked = known.get("static") or []
+    categories = [*asked, *(part for text in asked for part in split_names(text))]
+    table = read_columns(file, text=[id_column], codes=[label], categories=categories)
     need_columns(table.frame, file, id=id_column, time=time)
     _check_ids(table.frame[id_column], file)
     if known.get("per_row"):
@@ -39,17 +41,21 @@ def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any,
         source = Path(known["labels"]) if known.get("labels") else file
         other = read_columns(source, text=[id_column], codes=[label]) if known.get("labels") else table
         found = _labels_of_series(other, source, known)
-    for option in ("static", "channels", "exclude"):
-        for name in known.get(option) or ():
-            need_columns(table.frame, file, **{option: name})
+    group = known.get("group")
+    roles = {id_column, time, label, group}
+    static = _named("static", known, table, file, roles)
+    chosen = _named("channels", known, table, file, roles | set(static))
+    excluded = _named("exclude", known, table, file, roles | set(static) | set(chosen))
     for name in excluded:
-        if name in (id_column, time, label, *static, *(known.get("channels") or ())):
+        if name in (id_column, time, label, *static, *chosen):
             raise WrongUseError(
                 f"--exclude {name}: the column is named in --id, --time, --label, --static or --channels; name it once."
             )
-    frame = table.frame.drop(excluded)
+    if group is not None and group not in (*static, *chosen):
+        excluded = [*excluded, group]
+    frame = table.frame.drop(excluded, strict=False)
     spoken_for = {id_column, time, label, *static}
-    measured = [name for name in known.get("channels") or frame.columns if name not in spoken_for]
+    measured = [name for name in chosen or frame.columns if name not in spoken_for]
     _check_numbers(table, file, time, measured, static)
     names: dict[str, Any] = {"id": id_column, "time": time, "duplicates": known.get("duplicates", "error")}
     dtype = values_dtype(known.get("dtype", "auto"), frame.select({*measured, *static} - {label}))
@@ -57,7 +63,7 @@ def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any,
         series = IrregularSeries.from_long(
             frame.drop(label, strict=False),
             static=[name for name in static if name != label],
-            channels=[name for name in known["channels"] if name != label] if known.get("channels") else None,
+            channels=[name for name in chosen if name != label] or None,
             dtype=dtype,
             **names,
         )
@@ -79,6 +85,14 @@ def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any,
             f"e.g. {unlabelled[0]!r}; give them one, or leave them out of {file}."
         )
     return series, np.asarray([found[str(name)] for name in ids])
+
+
+def _named(option: str, known: dict[str, Any], table: Table, file: Path, taken: set[str]) -> list[str]:
+    """The columns that an option names; refused if the table lacks one."""
+    found = named_columns(option, known.get(option) or (), table.frame.columns, taken=taken)
+    for name in found:
+        need_columns(table.frame, file, **{option: name})
+    return found
 
 
 def _check_ids(column: polars.Series, file: Path) -> None:

@@ -11,8 +11,11 @@ from .errors import WrongUseError
 
 
 @contextlib.contextmanager
-def run_folder(out: Path, *, resume: bool) -> Iterator[None]:
-    """Lock the folder for this run. After Ctrl-C or a disk error, a note on the exception says what was written."""
+def run_folder(out: Path, *, resume: bool, force: bool) -> Iterator[None]:
+    """Lock the folder for this run, and refuse one with an earlier run unless it is resumed or `force` is true.
+
+    After Ctrl-C or a disk error, a note on the exception says what was written.
+    """
     if out.exists() and not out.is_dir():
         raise WrongUseError(f"--out {out} is a file; name a folder.")
     with contextlib.ExitStack() as stack:
@@ -24,6 +27,11 @@ def run_folder(out: Path, *, resume: bool) -> Iterator[None]:
             raise WrongUseError(f"--out {out} cannot be written to: {reason.strerror}.") from reason
         model = out / "config.json"
         before = _stamp(model), _checkpoints(out)
+        if (before[0] or before[1]) and not (resume or force):
+            raise WrongUseError(
+                f"--out {out} holds an earlier run; name another folder, continue the run with --resume, or replace it "
+                "with --force."
+            )
         try:
             yield
         except (KeyboardInterrupt, OSError) as reason:

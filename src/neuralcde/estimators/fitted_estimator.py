@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from scipy.stats import t as student_t
 from sklearn.base import BaseEstimator
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -295,8 +296,41 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "members_")
         return self.preparation_.scaler.far_values(as_series(self, X)).listed()
 
+    def plot_risk(self, X: IrregularSeries, id: Any, *, axes: Any = None) -> Any:
+        """Plot the prediction for one series over time, from what was known at each time.
+
+        Parameters
+        ----------
+        X
+            Series, as in `fit`.
+        id
+            Id of the series to plot.
+        axes
+            Axes of matplotlib; None to make new ones.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        check_is_fitted(self, "members_")
+        from .display import plot_risk
+
+        return plot_risk(self, as_series(self, X), id, axes)
+
+    def _html_repr(self) -> str:
+        """scikit-learn's diagram, and for a fitted estimator what it was fitted on and how that went."""
+        diagram = str(estimator_html_repr(self))
+        if not hasattr(self, "members_"):
+            return diagram
+        from .display import summary_html
+
+        return diagram + summary_html(self)
+
     def read_long(self, frame: Any, *, duplicates: Literal["error", "mean", "last"] = "error") -> IrregularSeries:
-        """Read a new long table in the format of the training table: same columns, categories and unit of time."""
+        """Read a new long table in the format of the training table: same columns, categories and unit of time.
+
+        The values of a channel whose column is missing are not observed; a warning names it.
+        """
         check_is_fitted(self, "members_")
         return IrregularSeries.from_long(frame, like=self.preparation_.template(), duplicates=duplicates)
 

@@ -21,6 +21,7 @@ from ..train import TrainingSettings
 from .auxiliary import Auxiliary, as_auxiliary
 from .boosting import check_boosting, fit_boosting
 from .calibration import Calibration, indicators_of
+from .data_checks import warn_of_outcomes
 from .fitted_estimator import FittedEstimator
 from .held_out_outputs import InterruptedFoldError, folds_of, held_out_outputs
 from .inputs import (
@@ -208,6 +209,7 @@ class PathEstimator(FittedEstimator):
             group = None if group is None else group[chosen]
         task = self.make_task(targets)
         numbers = task.encode(targets)
+        warn_of_outcomes(series, targets, per_row=bool(self.per_row), task=task)
         seed = Processes.current().agree(lambda: int(check_random_state(self.random_state).randint(2**31 - 1)))
         if self.boosting:
             check_boosting(task, numbers)

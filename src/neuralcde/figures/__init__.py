@@ -11,6 +11,10 @@ from .drawing import WIDTH as WIDTH
 from .drawing import Drawing as Drawing
 from .drawing import Table as Table
 from .drawing import draw as draw
+from .panels import panels_of as panels_of
+from .sliding_table import Column as Column
+from .sliding_table import SlidingTable as SlidingTable
+from .sparkline import sparkline as sparkline
 from .wording import duration as duration
 from .wording import number as number
 from .wording import percent as percent

@@ -65,6 +65,12 @@ class ControlPath:
             f"{len(self.coefficients):,} pieces, {str(self.dtype).removeprefix('torch.')})"
         )
 
+    def plot(self, id: Any, *, axes: Any = None) -> list[Any]:
+        """Plot the path of one series with its observations: a panel per channel, on these axes or on new ones."""
+        from .path_plot import plot_path  # that module imports figures, which few need
+
+        return plot_path(self, id, axes)
+
     @property
     def channels(self) -> int:
         """Number of channels of X."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,12 @@ def resamples(targets: int) -> int:
     return int(np.clip(50_000_000 // max(targets, 1), 200, 1000))
 
 
-def intervals(
-    task: Task, outputs: Tensor, targets: Tensor, *, counts: Array | None = None
-) -> dict[str, tuple[float, float]]:
-    """Percentile intervals at `LEVEL` of each metric over bootstrap resamples of the test series.
+def resampled(task: Task, outputs: Tensor, targets: Tensor, *, counts: Array | None = None) -> dict[str, Array]:
+    """The metrics of bootstrap resamples of the test series, one value per resample; NaN where a metric is undefined.
 
     A resample draws as many series as there are, with replacement. It is represented by weights: the number of times
-    each series was drawn. Resamples for which a metric is undefined (a single class) are ignored.
+    each series was drawn. The draws depend on the number of series alone, so that two models are compared on the same
+    resamples.
 
     Parameters
     ----------
@@ -50,12 +50,32 @@ def intervals(
         with np.errstate(divide="ignore", invalid="ignore"):
             for name, values in task.resampled_metrics(outputs, targets, weights[:, of_target]).items():
                 found.setdefault(name, []).append(values)
+    return {name: np.concatenate(parts) for name, parts in found.items()}
+
+
+def differences(found: Mapping[str, Array], others: Mapping[str, Array]) -> dict[str, Array]:
+    """Resampled metrics minus those of another model on the same resamples; not finite where either is not."""
+    with np.errstate(invalid="ignore"):
+        return {name: values - others[name] for name, values in found.items() if name in others}
+
+
+def percentile_intervals(found: Mapping[str, Array]) -> dict[str, tuple[float, float]]:
+    """Percentile intervals at `LEVEL` of resampled metrics; none for a metric that is undefined in all resamples."""
     tail = 50 * (1 - LEVEL)
     result = {}
-    for name, parts in found.items():
-        values = np.concatenate(parts)
-        values = values[np.isfinite(values)]
-        if len(values):
-            low, high = np.percentile(values, [tail, 100 - tail])
+    for name, values in found.items():
+        finite = values[np.isfinite(values)]
+        if len(finite):
+            low, high = np.percentile(finite, [tail, 100 - tail])
             result[name] = (float(low), float(high))
     return result
+
+
+def intervals(
+    task: Task, outputs: Tensor, targets: Tensor, *, counts: Array | None = None
+) -> dict[str, tuple[float, float]]:
+    """Percentile intervals at `LEVEL` of each metric over bootstrap resamples of the test series.
+
+    The parameters are those of `resampled`.
+    """
+    return percentile_intervals(resampled(task, outputs, targets, counts=counts))

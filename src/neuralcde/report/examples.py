@@ -58,16 +58,20 @@ def _figure(run: Run, series: IrregularSeries, position: int, role: Role, channe
     t, path = path_of(run, series)
     observed, scales = series.values.numpy(), run.estimator.preparation_.scaler.scale_.numpy()
     rows = _spread(len(times), DRAWN)
+    known = since_first(series, t)
 
     def paint(panels: Any) -> None:
         panels = panels if isinstance(panels, list) else [panels]
         for axes, k in zip(panels, channels, strict=False):
-            axes.plot(_shown(t, clock), path[:, k], color=LINE, linewidth=1.2)
+            axes.plot(_shown(t, clock), np.where(known[:, k], path[:, k], np.nan), color=LINE, linewidth=1.2)
             axes.plot(_shown(times, clock)[rows], observed[rows, k], "o", color=DOTS, markersize=3.2)
             axes.set_title(short(series.channel_names[k], 44))
             axes.yaxis.get_major_locator().set_params(nbins=4)
-            if np.ptp(path[:, k]) < 1e-4 * scales[k]:  # constant up to rounding errors
-                axes.set_ylim(path[0, k] - scales[k], path[0, k] + scales[k])
+            if not known[:, k].any():
+                axes.text(0.5, 0.5, "not observed", transform=axes.transAxes, ha="center", va="center", color=GREY)
+                axes.set_yticks([])
+            elif np.ptp(path[known[:, k], k]) < 1e-4 * scales[k]:  # constant up to rounding errors
+                axes.set_ylim(path[-1, k] - scales[k], path[-1, k] + scales[k])
         _prediction(panels[-1], run, series, position, clock)
         panels[-1].set_xlabel(clock.label)
         if len(times) == 1:
@@ -94,6 +98,18 @@ def path_of(run: Run, series: IrregularSeries) -> tuple[Array, Array]:
     scaler = preparation.scaler
     raw = scaler.inverse_values(values[order][:, data].double())
     return (t[order] * scaler.time_scale_).numpy(), raw.numpy()
+
+
+def since_first(series: IrregularSeries, t: Array) -> NDArray[np.bool_]:
+    """Whether each channel of one series was observed at or before each time.
+
+    Before that, the path has the mean of the training series, which is no observation.
+    """
+    times, observed = series.times.numpy(), series.observed.numpy()
+    first = np.where(observed.any(0), times[observed.argmax(0)], np.inf)
+    # the times of the path went through the scaler and back
+    found: NDArray[np.bool_] = t[:, None] >= first - 1e-9 * max(1.0, float(np.abs(times).max()))
+    return found
 
 
 def _prediction(axes: Any, run: Run, series: IrregularSeries, position: int, clock: Clock) -> None:

@@ -8,20 +8,26 @@ from typing import Any
 
 import torch
 
-from ..figures import Drawing, Table, duration, number, percent, score
+from ..figures import Drawing, SlidingTable, Table
 from ..system import write_atomically
 from ..tasks import METRICS, metric_title
-from .bootstrap import intervals, resamples
+from .bootstrap import differences, percentile_intervals, resampled, resamples
 from .data import data_facts, data_figures, far_rows
 from .examples import example_figures
+from .explained import explained_examples, importance_rows
+from .html import render_page
 from .learning import learning_curves
+from .parts_of_test import group_rows, time_figure
 from .run import Run, read_run
 
 BARS = 60  # maximum number of channels listed
+ALERTS = ("outcome", "number", "group")  # findings about the table that stand at the top of the page
 
 
 def write_report(folder: str | Path) -> Path:
-    """Write `report.html` into the folder of a run: a single file with inline figures, without scripts or downloads.
+    """Write `report.html` into the folder of a run: a single file that loads nothing.
+
+    Its figures are inline. The only script moves a slider and folds sections; without JavaScript, the tables remain.
 
     Parameters
     ----------
@@ -50,58 +56,79 @@ def write_page(run: Run, file: Path) -> Path:
 
 def render(run: Run) -> str:
     """The page as HTML text."""
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"number": number, "percent": percent, "duration": duration, "score": score}
-    template = environment.from_string(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
-    task = run.estimator.task_
+    estimator, data = run.estimator, run.data
+    form = estimator.preparation_.format
     metrics = metric_rows(run)
-    return template.render(
+    by_time = data["by_time"]
+    return render_page(
+        "page.html",
         run=run,
-        data=run.data,
-        series=run.data["series"],
+        data=data,
+        series=data["series"],
         metrics=metrics,
-        headline=next(row for row in metrics if row["name"] == task.metric),
+        headline=next(row for row in metrics if row["name"] == estimator.task_.metric),
+        boosting_words=" alone, a part of this model," if estimator.trees_ is not None else " on the same split",
         resamples=resamples(len(run.targets)),
-        channels=run.data["series"]["channels"][:BARS],
+        findings=data["findings"],
+        alerts=[item for item in data["findings"] if item["kind"] in ALERTS],
+        channels=data["series"]["channels"][:BARS],
         targets=target_rows(run),
-        data_facts=data_facts(run.data["series"], run.estimator.preparation_.format),
-        data_figures=data_figures(run.data["series"], run.estimator.preparation_.format),
-        far=far_rows(run.data["far"], run.estimator.preparation_.format),
-        far_count=sum(entry["count"] for part in run.data["far"].values() for entry in part["counts"]),
-        learning=learning_curves(run.estimator),
+        data_facts=data_facts(data["series"], form),
+        data_figures=data_figures(data["series"], form),
+        far=far_rows(data["far"], form),
+        far_count=sum(entry["count"] for part in data["far"].values() for entry in part["counts"]),
+        learning=learning_curves(estimator),
         test_figures=test_figures(run),
         test_tables=test_tables(run),
+        sliding_tables=sliding_tables(run),
+        by_time=None
+        if by_time is None
+        else time_figure(by_time, estimator.task_, form, per_row=bool(estimator.per_row)),
+        by_group=group_rows(data["by_group"]),
+        importances=data["importances"] and importance_rows(data["importances"]),
         examples=example_figures(run),
-        causal=run.estimator.preparation_.scheme.causality != "none",
+        explained=explained_examples(estimator, run.examples),
+        causal=estimator.preparation_.scheme.causality != "none",
         parameters=parameter_rows(run),
-        validated="validation_loss" in run.estimator.history_[0],
-        seconds_of_epoch=sum(row["seconds"] for row in run.estimator.history_) / len(run.estimator.history_),
+        validated="validation_loss" in estimator.history_[0],
+        seconds_of_epoch=sum(row["seconds"] for row in estimator.history_) / len(estimator.history_),
     )
 
 
 def metric_rows(run: Run) -> list[dict[str, Any]]:
-    """One row per test metric: its value, its confidence interval, and the value of the task's constant baseline."""
+    """One row per test metric: the model, gradient boosting and their difference, and a constant prediction."""
     task = run.estimator.task_
-    found = task.metrics(run.outputs, run.targets)
+    found = task.test_metrics(run.outputs, run.targets)
     constant = torch.tensor(run.data["baseline"], dtype=torch.float64)
-    baseline = task.metrics(constant.expand(*run.outputs.shape), run.targets)
-    reach = intervals(task, run.outputs, run.targets, counts=run.counts)
+    baseline = task.test_metrics(constant.expand(*run.outputs.shape), run.targets)
+    draws = resampled(task, run.outputs, run.targets, counts=run.counts)
+    reach = percentile_intervals(draws)
+    boosting: dict[str, float] = {}
+    apart: dict[str, tuple[float, float]] = {}
+    if run.beside is not None:
+        boosting = task.test_metrics(run.beside, run.targets)
+        others = resampled(task, run.beside, run.targets, counts=run.counts)
+        apart = percentile_intervals(differences(draws, others))
     return [
         {
             "name": name,
             "title": metric_title(name),
             "meaning": METRICS[name].meaning if name in METRICS else "",
-            "better": ""
-            if name not in METRICS
-            else f"{'more' if METRICS[name].larger_is_better else 'less'} is better",
+            "better": _better(name),
             "value": value,
             "interval": reach.get(name),
+            "boosting": boosting.get(name),
+            "difference": (value - boosting[name], *apart[name]) if name in apart else None,
             "baseline": baseline.get(name, math.nan),
         }
         for name, value in found.items()
     ]
+
+
+def _better(name: str) -> str:
+    """Which direction of a metric is the better one, in words."""
+    larger = METRICS[name].larger_is_better if name in METRICS else None
+    return "" if larger is None else f"{'more' if larger else 'less'} is better"
 
 
 def target_rows(run: Run) -> list[dict[str, Any]]:
@@ -118,6 +145,11 @@ def test_figures(run: Run) -> list[Drawing]:
 def test_tables(run: Run) -> list[Table]:
     """The task's tables; none if all test targets are unknown."""
     return [] if bool(run.targets.isnan().all()) else run.estimator.task_.tables(run.evaluation)
+
+
+def sliding_tables(run: Run) -> list[SlidingTable]:
+    """The task's tables with sliders; none if all test targets are unknown."""
+    return [] if bool(run.targets.isnan().all()) else run.estimator.task_.sliding_tables(run.evaluation)
 
 
 def parameter_rows(run: Run) -> list[dict[str, Any]]:

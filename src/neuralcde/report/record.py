@@ -6,6 +6,7 @@ import datetime
 import hashlib
 import json
 import platform
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,15 @@ from safetensors.torch import save as as_safetensors
 from torch import Tensor
 
 from .. import __version__
-from ..estimators.inputs import as_targets
+from ..estimators.data_checks import Finding, check_data, check_groups
+from ..estimators.inputs import as_targets, per_series
 from ..estimators.path_estimator import PathEstimator
-from ..series import IrregularSeries, ragged
+from ..series import FarValueWarning, IrregularSeries, ragged
 from ..system import write_atomically
 from ..tasks import Task
+from .boosting_beside import boosting_beside
+from .explained import importances_of
+from .parts_of_test import metric_by_group, metric_by_time
 from .summary import summary_of_series
 
 PARTS = ("times", "values", "offsets", "static")  # tensors in examples.safetensors
@@ -39,6 +44,9 @@ def record_run(
     test: NDArray[Any],
     outputs: Tensor | None = None,
     encoded: Tensor | None = None,
+    groups: Any = None,
+    findings: list[Finding] | None = None,
+    compare_boosting: bool = True,
 ) -> None:
     """Write `data.json`, `test_outputs.safetensors` and `examples.safetensors` into the folder of a saved estimator.
 
@@ -58,6 +66,12 @@ def record_run(
     outputs, encoded
         Outputs for the test series, calibrated if the estimator is, and their targets as encoded by the task. Computed
         if None.
+    groups
+        One group per series, such as the patient of a stay, to tell if a group has series in both training and test.
+    findings
+        What `check_data` found in the training series; computed if None.
+    compare_boosting
+        Whether to fit gradient boosting on the same training series, to compare the model with.
     """
     folder, training = Path(folder), np.ones(len(series), dtype=bool)
     training[test] = False
@@ -73,6 +87,18 @@ def record_run(
     training_targets = task.encode(all_targets[parts[0]])
     test_targets = task.encode(all_targets[parts[1]]) if encoded is None else encoded
     outputs = estimator.calibrated(estimator.outputs(held)) if outputs is None else outputs
+    if findings is None:
+        y = all_targets[parts[0]]
+        findings = check_data(series[training], y, per_row=bool(estimator.per_row), task=task)
+    group = per_series("groups", groups, series, by_id=True)
+    if group is not None:
+        findings = [*findings, *check_groups(group, np.flatnonzero(training), np.arange(len(series))[test])]
+    with warnings.catch_warnings():  # fit has warned already, and the page lists these values
+        warnings.simplefilter("ignore", FarValueWarning)
+        beside = boosting_beside(estimator, series[training], training_targets, held) if compare_boosting else None
+        by_time = metric_by_time(estimator, held, outputs, test_targets)
+        importances = importances_of(estimator, held)
+        by_group = metric_by_group(estimator, held, outputs, test_targets)
     counts = held.lengths if estimator.per_row else torch.ones(len(held), dtype=torch.int64)
     examples = choose_examples(task, outputs, test_targets, counts=counts.numpy(), lengths=held.lengths.numpy())
     data = {
@@ -83,6 +109,11 @@ def record_run(
         "baseline": task.baseline(training_targets).double().tolist(),
         "far": {"training": _far(estimator, series[training]), "test": _far(estimator, held)},
         "spread": float(estimator.spread(held).double().mean()) if estimator.ensemble_ else None,
+        "findings": [{"kind": item.kind, "columns": list(item.columns), "text": item.text} for item in findings],
+        "by_time": by_time,
+        "by_group": by_group,
+        "importances": importances,
+        "test_ids": digest(json.dumps(held.ids.tolist(), default=str).encode()),
         "examples": examples,
         "machine": _machine(estimator, held),
     }
@@ -91,6 +122,8 @@ def record_run(
         "targets": test_targets.cpu().contiguous(),
         "counts": counts,
     }
+    if beside is not None:
+        tensors["beside"] = beside.detach().cpu().to(torch.float32).contiguous()
     shown = held[[position for position, _ in examples]]
     data["ids"] = shown.ids.tolist()
     rows = {name: getattr(shown, name).detach().cpu().contiguous() for name in PARTS}

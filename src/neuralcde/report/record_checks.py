@@ -38,6 +38,7 @@ COLUMNS = [{"name": TEXT, "missing": SHARE}]
 ROLE = one_of("surest", "typical", "worst")
 ID = Leaf("text or a number", lambda value: TEXT.fits(value) or is_finite(value))
 PAIR = [MODERATE]
+METRIC = {"value": OrNull(MODERATE), "low": OrNull(MODERATE), "high": OrNull(MODERATE), "series": COUNT}
 FAR = {
     "counts": [{"name": TEXT, "count": COUNT}],
     "listed": [
@@ -61,6 +62,17 @@ DATA = {
     "baseline": [MODERATE],
     "far": {"training": FAR, "test": FAR},
     "spread": OrNull(NOT_NEGATIVE),
+    "findings": [{"kind": TEXT, "columns": [TEXT], "text": TEXT}],
+    "by_time": OrNull({"from_start": TRUTH, "points": [METRIC | {"time": MODERATE, "value": MODERATE}]}),
+    "by_group": [METRIC | {"feature": TEXT, "group": TEXT}],
+    "importances": OrNull(
+        {
+            "series": COUNT,
+            "unit": TEXT,
+            "columns": [{"column": TEXT, "kind": TEXT, "net": NOT_NEGATIVE, "moved": NOT_NEGATIVE}],
+        }
+    ),
+    "test_ids": DIGEST,
     "examples": [[ID]],
     "machine": {"engine": TEXT, "threads": WHOLE, "machine": TEXT, "versions": Each(TEXT)},
     "ids": [ID],
@@ -88,6 +100,12 @@ def check_data(data: dict[str, Any], estimator: PathEstimator) -> None:
         raise ValueError(f"baseline has {len(data['baseline'])} numbers for {estimator.task_.outputs} outputs.")
     if (data["spread"] is None) != (not estimator.ensemble_):
         raise ValueError(f"spread is {data['spread']}, but the model averages {estimator.ensemble_ or 'nothing'}.")
+    if data["by_time"] is not None:
+        _check_points(data["by_time"]["points"])
+    if data["importances"] is not None and estimator.preparation_.scheme.causality == "none":
+        raise ValueError("importances are of a model whose path is not causal.")
+    for item in data["by_group"]:
+        _check_metric(item, "by_group")
     if len(data["ids"]) != len(data["examples"]):
         raise ValueError(f"there are {len(data['examples'])} examples, but {len(data['ids'])} ids.")
     for number, example in enumerate(data["examples"]):
@@ -105,6 +123,21 @@ def _check_distribution(found: dict[str, Any], where: str) -> None:
         raise ValueError(f"{where}: edges are not the bounds of {len(found['counts'])} counts.")
     if found["logarithmic"] and edges[0] < 1e-100:
         raise ValueError(f"{where} is logarithmic, but its edges start at {edges[0]}.")
+
+
+def _check_points(points: list[dict[str, Any]]) -> None:
+    """Refuse fewer than two points, and times that do not increase."""
+    times = [point["time"] for point in points]
+    if len(times) < 2 or times != sorted(set(times)) or times[-1] <= 0:
+        raise ValueError("by_time.points are not at increasing times, at least two.")
+    for point in points:
+        _check_metric(point, "by_time")
+
+
+def _check_metric(found: dict[str, Any], where: str) -> None:
+    """Refuse a value without its interval, and an interval without its value."""
+    if len({found[name] is None for name in ("value", "low", "high")}) > 1:
+        raise ValueError(f"{where} has a metric without an interval.")
 
 
 def _check_far(found: dict[str, Any], where: str, estimator: PathEstimator) -> None:
@@ -147,6 +180,11 @@ def check_outputs(tensors: dict[str, Tensor], data: dict[str, Any], estimator: P
     if outputs.shape != (total, task.outputs) or not outputs.is_floating_point() or not outputs.isfinite().all():
         raise ValueError(f"outputs are not finite numbers of shape ({total}, {task.outputs}).")
     task.check_encoded(targets, total)
+    beside = tensors.get("beside")
+    if beside is not None and (
+        beside.shape != outputs.shape or beside.dtype != torch.float32 or not beside.isfinite().all()
+    ):
+        raise ValueError(f"beside are not finite numbers of shape {tuple(outputs.shape)}.")
     for number, (position, _) in enumerate(data["examples"]):
         if position >= len(counts):
             raise ValueError(f"examples[{number}] is test series {position} of {len(counts)}.")

@@ -54,6 +54,8 @@ class Run:
         Raw outputs for the test series, and their targets as encoded by the task.
     counts
         Number of targets per test series: 1, or the number of rows if there is one target per row.
+    beside
+        Raw outputs of gradient boosting for the test series; None if it was not fitted.
     examples
         Example test series. `data["examples"]` holds the position and the role of each.
     options
@@ -67,6 +69,7 @@ class Run:
     outputs: Tensor
     targets: Tensor
     counts: NDArray[np.int64]
+    beside: Tensor | None
     examples: IrregularSeries
     options: dict[str, Any]
     cost: dict[str, Any]
@@ -89,7 +92,7 @@ class Run:
     @property
     def evaluation(self) -> Evaluation:
         """The test results in the form that a task takes."""
-        return Evaluation(self.outputs, self.targets, self.names, self.cases)
+        return Evaluation(self.outputs, self.targets, self.names, self.cases, self.beside)
 
     def rows_of(self, position: int) -> slice:
         """The slice of `outputs` and `targets` that belongs to a test series."""
@@ -130,6 +133,7 @@ def read_run(folder: Path) -> Run:
         outputs=tensors["outputs"],
         targets=tensors["targets"],
         counts=tensors["counts"].numpy(),
+        beside=tensors.get("beside"),
         examples=examples,
         options=_options(folder),
         cost=_cost(folder),

@@ -113,7 +113,8 @@ class IrregularSeries:
         like
             Series read before. `id`, `time`, `static`, `channels`, `unit`, the categories and the default of `dtype`
             are taken from it, so that a new table is read exactly like the first one. What is given as well must
-            agree with it. A category that was not seen then gets no indicator: those of the others are 0.
+            agree with it. A category that was not seen then gets no indicator: those of the others are 0. A channel
+            whose column is missing is not observed; a warning names it.
 
         Raises
         ------
@@ -329,6 +330,24 @@ class IrregularSeries:
 
     def __repr__(self) -> str:
         return described(self)
+
+    def _repr_html_(self) -> str:
+        from .display import as_html  # that module imports figures, which few need
+
+        return as_html(self)
+
+    def plot(self, id: Any, *, channels: Collection[str] | None = None, axes: Any = None) -> list[Any]:
+        """Plot the observations of one series: a panel per channel, on these axes of matplotlib or on new ones."""
+        from .display import plot_series
+
+        return plot_series(self, id, channels, axes)
+
+    def __array__(self, *_: Any, **__: Any) -> NDArray[Any]:
+        raise TypeError(
+            "an IrregularSeries is no array, so that functions for arrays such as permutation_importance and "
+            "BaggingClassifier cannot take it: use estimator.explain(series).importances(), and members=5 for an "
+            "ensemble; series.to_padded() gives arrays."
+        )
 
     def with_channels(self, *, time: bool = True, counts: Counts | None = None, start: bool = False) -> IrregularSeries:
         r"""The series with channels added, in the order time, counts, start, data.

@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..contracts import warn_user
 from .arrays import ROWS_AT_ONCE, Rows
 from .columns import (
     MOST_CATEGORIES,
@@ -66,6 +67,8 @@ def read_long(
 ) -> Table:
     """Read a long table. `known` fixes the kind of times and the categories of text columns."""
     table = _as_frame(frame)
+    if known is not None and channels is not None:
+        table = _with_missing_channels(table, channels)
     _check_columns(table, id=id, time=time, static=static, channels=channels)
     if len(table) == 0:
         raise ValueError("frame has no rows; expected at least one observation.")
@@ -132,6 +135,19 @@ def read_long(
             text_channels=tuple(column for column in measured if column.categories is not None),
         ),
     )
+
+
+def _with_missing_channels(table: nw.DataFrame[Any], channels: Collection[str]) -> nw.DataFrame[Any]:
+    """The table with empty columns for the channels that it lacks, and a warning; unchanged if it lacks all."""
+    missing = [name for name in channels if name not in table.columns]
+    if not missing or len(missing) == len(channels) or len(table) == 0:
+        return table
+    one = len(missing) == 1
+    warn_user(
+        f"the table has no column{'' if one else 's'} {', '.join(map(repr, missing))}: "
+        f"{'its' if one else 'their'} values are not observed."
+    )
+    return table.with_columns(nw.lit(None, dtype=nw.Float64).alias(name) for name in missing)
 
 
 def check_agrees(

@@ -10,17 +10,19 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
-from sklearn.metrics import accuracy_score, average_precision_score, log_loss, roc_auc_score
+from sklearn.metrics import accuracy_score, average_precision_score, brier_score_loss, log_loss, roc_auc_score
 from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor
 from torch.nn import functional
 
-from ..figures import Drawing, short
+from ..figures import Drawing, SlidingTable, short
 from .boosting import BoostingProblem
-from .class_figures import binary_figures
+from .calibration_slope import calibration_slopes
+from .class_figures import binary_figures, where_known
 from .classification import ExclusiveClasses, check_weights, log_odds, sigmoid
 from .evaluation import Curve, Evaluation, Forecast
 from .metrics import weighted_log_loss, weighted_mean, weighted_ranking
+from .operating_points import operating_points
 
 
 @dataclass
@@ -109,18 +111,29 @@ class BinaryTask(ExclusiveClasses, name="binary"):
             "log_loss": float(log_loss(truth, p, labels=[0, 1])),
         }
 
+    def test_metrics(self, outputs: Float[Tensor, "*cases 1"], targets: Float[Tensor, "*cases"]) -> dict[str, float]:
+        """`metrics`, the Brier score and the calibration slope."""
+        known = ~targets.isnan()
+        logits, truth = outputs[known].detach().double().cpu().numpy()[:, 0], targets[known].double().cpu().numpy()
+        brier = brier_score_loss(truth, sigmoid(outputs[known])[:, 0], labels=[0, 1]) if len(truth) else float("nan")
+        slope = calibration_slopes(np.ones((1, len(truth))), logits, truth)[0]
+        return self.metrics(outputs, targets) | {"brier": float(brier), "calibration_slope": float(slope)}
+
     def resampled_metrics(
         self, outputs: Float[Tensor, "cases 1"], targets: Float[Tensor, " cases"], weights: NDArray[Any]
     ) -> dict[str, NDArray[Any]]:
-        """The same metrics, all resamples at once."""
+        """The metrics of `test_metrics`, all resamples at once."""
         truth, p = targets.double().cpu().numpy(), self.probabilities(outputs)
         known, place = ~np.isnan(truth), np.nan_to_num(truth).astype(int)
+        logits = outputs[:, 0].detach().double().cpu().numpy()
         auroc, average_precision = weighted_ranking(weights, p[:, 1], truth)
         return {
             "auroc": auroc,
             "average_precision": average_precision,
             "accuracy": weighted_mean(weights, (p[:, 1] > 0.5) == place, known),
             "log_loss": weighted_log_loss(weights, p[np.arange(len(p)), place], known),
+            "brier": weighted_mean(weights, (p[:, 1] - truth) ** 2, known),
+            "calibration_slope": calibration_slopes(weights, logits, truth),
         }
 
     def target_names(self, label: str) -> list[str]:
@@ -141,8 +154,25 @@ class BinaryTask(ExclusiveClasses, name="binary"):
         return [targets.numpy() == k for k in (1, 0)]
 
     def figures(self, test: Evaluation) -> list[Drawing]:
-        """ROC curve, precision-recall curve, calibration."""
-        return binary_figures(self.probabilities(test.outputs), test)
+        """ROC curve, precision-recall curve, calibration, decision curve."""
+        beside = None if test.beside is None else self.probabilities(test.beside)
+        return binary_figures(self.probabilities(test.outputs), test, beside, alarm=self.alarm_class(test))
+
+    def sliding_tables(self, test: Evaluation) -> list[SlidingTable]:
+        """What alarms at a threshold on the probability mean."""
+        truth, p = where_known(self.probabilities(test.outputs), test)
+        if len(set(truth.tolist())) < 2:
+            return []
+        alarm = self.alarm_class(test)
+        names = short(test.names[1 - alarm], 30), short(test.names[alarm], 30)
+        independent = test.cases == "series"
+        return [operating_points(p[:, alarm], truth == alarm, names, test.cases, independent=independent)]
+
+    def alarm_class(self, test: Evaluation) -> int:
+        """The class that alarms are for: the positive one, or the rarer one where text put the classes in order."""
+        if not isinstance(self.classes[0], str):
+            return 1
+        return int(bool(test.targets.nanmean() <= 0.5))
 
     def forecast(self, outputs: Float[Tensor, "times 1"], truth: Float[Tensor, " cases"], names: list[str]) -> Forecast:
         """The probability of the positive class."""

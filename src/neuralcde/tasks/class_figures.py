@@ -10,14 +10,19 @@ from sklearn.metrics import confusion_matrix, precision_recall_curve, roc_auc_sc
 
 from ..figures import DARK, DASHED, DOTS, GREY, LINE, Drawing, Table, draw, percent, score, short
 from .evaluation import Evaluation
+from .operating_points import decision_curve, wilson
 
 Array = NDArray[Any]
 CURVE = 400  # maximum number of points of a curve
 CLASSES = 24  # maximum number of classes of a confusion matrix; rarer classes are pooled
 
 
-def binary_figures(p: Array, test: Evaluation) -> list[Drawing]:
-    """ROC curve, precision-recall curve and calibration; no figures if all test targets have the same class."""
+def binary_figures(p: Array, test: Evaluation, beside: Array | None = None, *, alarm: int = 1) -> list[Drawing]:
+    """ROC curve, precision-recall curve, calibration and decision curve; none if all targets have the same class.
+
+    `beside` holds the probabilities of gradient boosting, for comparison; `alarm` is the class that alarms are for.
+    """
+    others = None if beside is None else where_known(beside, test)[1]
     truth, p = where_known(p, test)
     yes, share = truth == 1, float((truth == 1).mean())
     if not 0 < share < 1:
@@ -66,6 +71,12 @@ def binary_figures(p: Array, test: Evaluation) -> list[Drawing]:
             yes,
             xlabel=f"predicted probability of {yes_name}",
             ylabel=f"fraction that is {yes_name}",
+        ),
+        decision_curve(
+            p[:, alarm],
+            truth == alarm,
+            short(test.names[alarm], 20),
+            None if others is None else others[:, alarm],
         ),
     ]
 
@@ -170,10 +181,8 @@ def calibration_figure(see: str, p: Array, yes: Array, *, xlabel: str, ylabel: s
     size = np.bincount(group)
     there = size > 0
     mean, share = np.bincount(group, p)[there] / size[there], np.bincount(group, yes)[there] / size[there]
-    z, size = 1.96, size[there]
-    centre = (share + z**2 / (2 * size)) / (1 + z**2 / size)
-    half = z / (1 + z**2 / size) * np.sqrt(share * (1 - share) / size + z**2 / (4 * size**2))
-    reach = np.stack([share - (centre - half), centre + half - share]).clip(min=0)
+    low, high = wilson(share, size[there])
+    reach = np.stack([share - low, high - share]).clip(min=0)
 
     def paint(axes: Any) -> None:
         axes.plot([0, 1], [0, 1], **DASHED)

@@ -25,12 +25,15 @@ class Evaluation:
         Names of the classes, labels or targets.
     cases
         What has one target each: "series", or "rows".
+    beside
+        Raw outputs of gradient boosting for the same cases, for comparison; None if there are none.
     """
 
     outputs: Tensor
     targets: Tensor
     names: list[str]
     cases: str
+    beside: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,11 +15,11 @@ Array = NDArray[Any]
 
 
 class MetricText(NamedTuple):
-    """How a metric is described to people."""
+    """How a metric is described to people; `larger_is_better` is None where an intermediate value is the best."""
 
     title: str
     meaning: str
-    larger_is_better: bool
+    larger_is_better: bool | None
 
 
 METRICS = {
@@ -30,6 +30,12 @@ METRICS = {
     "accuracy": MetricText("Accuracy", "share of right answers", True),
     "balanced_accuracy": MetricText("Balanced accuracy", "recall per class, averaged over classes", True),
     "log_loss": MetricText("Log-loss", "mean negative log-likelihood of the true class", False),
+    "brier": MetricText(
+        "Brier score", "mean squared difference between the probability and the outcome (0 or 1)", False
+    ),
+    "calibration_slope": MetricText(
+        "Calibration slope", "1 is ideal; below 1 the probabilities are too extreme, above 1 too cautious", None
+    ),
     "r2": MetricText("R²", "share of the variance explained", True),
     "rmse": MetricText("RMSE", "root mean squared error, in the target's units", False),
     "mae": MetricText("MAE", "mean absolute error, in the target's units", False),

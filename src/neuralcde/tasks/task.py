@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..contracts import Part, Registry
-from ..figures import Drawing, Table, number, short
+from ..figures import Drawing, SlidingTable, Table, number, short
 from .boosting import BoostingProblem
 from .evaluation import Curve, Evaluation, Forecast, Role
 
@@ -99,6 +99,10 @@ class Task(Part):
 
     # ---- training and evaluation ----
 
+    def test_metrics(self, outputs: Float[Tensor, "*cases outputs"], targets: Float[Tensor, "..."]) -> dict[str, float]:
+        """Metrics of a test: `metrics`, and any that are of no use after each epoch."""
+        return self.metrics(outputs, targets)
+
     def weight(self, targets: Float[Tensor, "..."]) -> float:
         """The weight of a batch in the mean loss over all batches: the number of known targets."""
         return float((~targets.isnan()).sum())
@@ -145,7 +149,7 @@ class Task(Part):
     def resampled_metrics(
         self, outputs: Float[Tensor, "cases outputs"], targets: Float[Tensor, "cases ..."], weights: NDArray[Any]
     ) -> dict[str, NDArray[Any]]:
-        """Metrics of bootstrap resamples, one value per resample.
+        """The metrics of `test_metrics` for bootstrap resamples, one value per resample.
 
         Parameters
         ----------
@@ -157,7 +161,7 @@ class Task(Part):
         rows = []
         for draws in weights:
             drawn = torch.from_numpy(np.repeat(np.arange(len(draws)), draws.astype(int)))
-            rows.append(self.metrics(outputs[drawn], targets[drawn]))
+            rows.append(self.test_metrics(outputs[drawn], targets[drawn]))
         return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
     def check_encoded(self, targets: Tensor, cases: int) -> None:
@@ -202,6 +206,10 @@ class Task(Part):
 
     def tables(self, test: Evaluation) -> list[Table]:
         """Tables of the test results, beside the figures."""
+        return []
+
+    def sliding_tables(self, test: Evaluation) -> list[SlidingTable]:
+        """Tables of the test results along a quantity such as the threshold of an alarm, each with a slider."""
         return []
 
     def forecast(

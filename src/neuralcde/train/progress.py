@@ -1,7 +1,8 @@
-"""Display of training progress: a bar on a terminal, lines of text elsewhere, nothing with verbose=0."""
+"""Display of training progress: a bar on a terminal or in a notebook, lines of text elsewhere; none with verbose=0."""
 
 from __future__ import annotations
 
+import html
 import math
 import sys
 import time
@@ -11,7 +12,7 @@ LINE_EVERY = 2.0  # seconds between lines of text
 
 
 class Progress:
-    """Shows each epoch on standard error, with a rich progress bar if that is a terminal and rich is installed.
+    """Shows each epoch: a bar in a notebook; else on standard error, with a bar if rich is there and it is a terminal.
 
     Parameters
     ----------
@@ -24,10 +25,15 @@ class Progress:
     def __init__(self, epochs: int, done: int, *, verbose: int):
         self.epochs, self.done, self.verbose = epochs, done, verbose
         self._bar: Any = None
+        self._cell: Any = None
         self._shown, self._pending, self._begun = 0.0, "", time.monotonic()
 
     def __enter__(self) -> Progress:
-        if self.verbose and sys.stderr.isatty():
+        if self.verbose and in_notebook():
+            from IPython.display import HTML, display
+
+            self._cell = display(HTML(bar_html(self.done, self.epochs, "")), display_id=True)
+        elif self.verbose and sys.stderr.isatty():
             try:
                 from rich.console import Console
                 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -51,7 +57,9 @@ class Progress:
             self._bar.update(self._bar.task_ids[0], completed=row["epoch"], description=text)
             return
         self._pending = f"epoch {row['epoch']}/{self.epochs}  {text}{self._left(row['epoch'])}"
-        if time.monotonic() - self._shown >= LINE_EVERY:
+        if self._cell is not None:
+            self._show(row["epoch"])
+        elif time.monotonic() - self._shown >= LINE_EVERY:
             self._print()
 
     def batch(self, epoch: int, done: int, batches: int) -> None:
@@ -65,13 +73,23 @@ class Progress:
             self._shown = now
             return
         self._pending = f"epoch {epoch}/{self.epochs}  {text}{self._left(epoch - 1 + done / batches)}"
-        self._print()
+        if self._cell is not None:
+            self._show(epoch - 1 + done / batches)
+        else:
+            self._print()
 
     def _left(self, done: float) -> str:
         """The time that the remaining epochs will take at the speed so far; patience may end the training sooner."""
         if not self.done < done < self.epochs:
             return ""
         return time_left((time.monotonic() - self._begun) / (done - self.done) * (self.epochs - done))
+
+    def _show(self, done: float) -> None:
+        """Move the bar in the notebook."""
+        from IPython.display import HTML
+
+        self._cell.update(HTML(bar_html(done, self.epochs, self._pending)))
+        self._shown, self._pending = time.monotonic(), ""
 
     def _print(self) -> None:
         print(self._pending, file=sys.stderr, flush=True)
@@ -82,6 +100,17 @@ class Progress:
             self._print()
         if self._bar is not None:
             self._bar.stop()
+
+
+def in_notebook() -> bool:
+    """Whether this runs in the kernel of a notebook; nothing is imported to find out."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return type(shell).__name__ == "ZMQInteractiveShell"
+
+
+def bar_html(done: float, epochs: int, text: str) -> str:
+    """A progress bar with a line of text beside it."""
+    return f'<progress value="{done:g}" max="{epochs}"></progress> <code>{html.escape(text)}</code>'
 
 
 def time_left(seconds: float) -> str:

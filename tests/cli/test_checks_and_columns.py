@@ -1,0 +1,133 @@
+"""The command line names suspicious columns before training, takes lists and patterns of columns, and keeps groups."""
+
+import contextlib
+import io
+import json
+import warnings
+
+import numpy as np
+import polars as pl
+import pytest
+
+from neuralcde.cli import main
+from neuralcde.cli.column_names import named_columns
+from neuralcde.cli.errors import WrongUseError
+
+pytestmark = pytest.mark.xdist_group("command line")
+
+NAMES = ["--id", "stay", "--time", "hour", "--label", "outcome"]
+SMALL = ["--max-epochs", "1", "--hidden", "4", "--width", "4", "--verbose", "0", "--no-compare-boosting"]
+
+
+def run(*arguments):
+    """Run the command in this process; returns the exit code, standard output and standard error."""
+    said, complaints, code = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complaints):
+        try:
+            main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            code = end.code or 0
+    return code, said.getvalue(), " ".join(complaints.getvalue().split())
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    rng, rows = np.random.default_rng(0), []
+    for k in range(60):
+        ill = bool(rng.random() < 0.5)
+        for hour in range(3):
+            labs = rng.normal(size=2).round(3).tolist()
+            rows.append((f"s{k}", float(hour), *labs, ill * 7.0, k % 3, f"p{k // 2}", ["well", "ill"][ill]))
+    names = ["stay", "hour", "lab_a", "lab_b", "days_to_death", "ward", "patient", "outcome"]
+    file = tmp_path_factory.mktemp("data") / "stays.csv"
+    pl.DataFrame(rows, schema=names, orient="row").write_csv(file)
+    return file
+
+
+def test_outcome_columns_are_named_before_training(table, tmp_path, monkeypatch):
+    out = tmp_path / "model"
+    monkeypatch.setattr("neuralcde.estimators.path_estimator.train_members", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run("fit", table, *NAMES, "--out", out, *SMALL, "--group", "patient", "--debug")
+    monkeypatch.undo()
+    code, said, complaint = run("fit", table, *NAMES, "--out", out, *SMALL, "--group", "patient", "--force")
+    assert (code, complaint) == (0, "")
+    lines = [line for line in said.splitlines() if line.startswith("check: ")]
+    assert lines[0].startswith("check: 'days_to_death' gives the label away: alone it predicts the label with an AUROC")
+    assert lines[0].endswith(": --exclude days_to_death")
+    assert lines[1].endswith("not a measurement over time.: --static days_to_death,ward") or "--static" in lines[1]
+    assert said.index("check: ") < said.index("test auroc")
+    findings = json.loads((out / "data.json").read_text())["findings"]
+    assert [item["kind"] for item in findings] == ["outcome", "constant"]
+    code, said, _ = run("report", out)
+    page = (out / "report.html").read_text()
+    assert "Check the table before you trust these figures" in page
+    assert "days_to_death&#39; gives the label away" in page
+
+
+def test_series_of_a_group_stay_together(table, tmp_path):
+    out = tmp_path / "model"
+    options = ["--group", "patient", "--static", "ward", "--exclude", "days_*"]
+    code, said, complaint = run("fit", table, *NAMES, "--out", out, *SMALL, *options)
+    assert (code, complaint) == (0, "")
+    assert "check: " not in said
+    tested = pl.read_csv(out / "test_predictions.csv")["stay"].to_list()
+    assert {f"s{int(name[1:]) ^ 1}" for name in tested} == set(tested)  # both stays of each patient
+    assert json.loads((out / "data.json").read_text())["findings"] == []
+    assert [c["name"] for c in json.loads((out / "data.json").read_text())["series"]["channels"]] == ["lab_a", "lab_b"]
+    wrong = ["--group", "lab_a", "--exclude", "patient"]
+    code, _, complaint = run("fit", table, *NAMES, "--out", tmp_path / "no", *SMALL, *wrong)
+    assert (code, "the column lab_a has more than one value for stay 's0'" in complaint) == (2, True), complaint
+
+
+def test_a_table_without_a_channel_is_predicted(table, tmp_path):
+    out = tmp_path / "model"
+    assert run("fit", table, *NAMES, "--out", out, *SMALL, "--channels", "lab_a,lab_b")[0] == 0
+    pl.read_csv(table).drop("lab_b", "outcome").write_csv(tmp_path / "new.csv")
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")  # printed, not raised
+        code, said, complaint = run("predict", out, tmp_path / "new.csv")
+    assert (code, len(said.splitlines())) == (0, 61)
+    assert "the table has no column 'lab_b': its values are not observed." in complaint
+    pl.read_csv(table).drop("lab_a", "lab_b", "outcome").write_csv(tmp_path / "new.csv")
+    code, _, complaint = run("predict", out, tmp_path / "new.csv")
+    assert (code, "no column 'lab_a'" in complaint) == (2, True), complaint
+
+
+COLUMNS = ["id", "lab_a", "lab_b", "a,b", "x*"]
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (["lab_a", "lab_b"], ["lab_a", "lab_b"]),
+        (["lab_b,lab_a", "lab_a"], ["lab_b", "lab_a"]),
+        (["a,b"], ["a,b"]),
+        (["lab_*"], ["lab_a", "lab_b"]),
+        (["x*"], ["x*"]),
+        (["*_a, nothing"], ["lab_a", "nothing"]),
+        (["?d,lab_[b]"], WrongUseError),
+    ],
+)
+def test_names_lists_and_patterns(given, found):
+    if found is WrongUseError:
+        with pytest.raises(WrongUseError, match=r"--exclude \?d: no column matches"):
+            named_columns("exclude", given, COLUMNS, taken={"id"})
+    else:
+        assert named_columns("exclude", given, COLUMNS, taken={"id"}) == found
+
+
+def test_runs_are_compared(table, tmp_path):
+    for seed, static in (("0", "ward"), ("0", "days_to_death")):
+        out = tmp_path / static
+        own = ["--seed", seed, "--static", static, "--exclude", "patient"]
+        assert run("fit", table, *NAMES, "--out", out, *SMALL, *own)[0] == 0
+    page = tmp_path / "comparison.html"
+    code, _, complaint = run("report", "--compare", tmp_path / "ward", tmp_path / "days_to_death", "--out", page)
+    assert (code, complaint) == (0, ""), complaint
+    text = page.read_text()
+    assert "All runs were tested on the same series." in text
+    assert text.count("difference ") >= 3
+    assert run("report", "--compare", tmp_path / "ward")[0] == 2
+    code, _, complaint = run("report", tmp_path / "ward", tmp_path / "days_to_death")
+    assert (code, "to compare runs, use report --compare A B" in complaint) == (2, True), complaint
