@@ -20,5 +20,6 @@ inline void require(bool condition, const char* message) {
 }
 
 void bind_engine(nanobind::module_& m);
+void bind_streams(nanobind::module_& m);
 
 }  // namespace neuralcde

@@ -9,7 +9,7 @@
 
 namespace neuralcde {
 
-// Internal linkage: only engine_bindings.cpp includes this file.
+// Internal linkage: engine_bindings.cpp and stream_bindings.cpp include this file.
 namespace {
 
 // The columns of the two tables that describe a program: one row of integers and one of numbers per operation.
@@ -23,7 +23,7 @@ struct ProgramSpec {
     int features, input, output;
 };
 
-ProgramSpec make_program(Array<const int64_t, 2> ops, Array<const double, 2> numbers, int features, int input,
+[[maybe_unused]] ProgramSpec make_program(Array<const int64_t, 2> ops, Array<const double, 2> numbers, int features, int input,
                          int output) {
     require(ops.shape(0) > 0, "a program needs operations");
     require(ops.shape(1) == op_width && numbers.shape(1) == 2 && ops.shape(0) == numbers.shape(0),

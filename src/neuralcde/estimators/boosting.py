@@ -17,6 +17,7 @@ from ..models.row_inputs import RowInputs
 from ..models.summary_readout import SUMMARIES
 from ..series import IrregularSeries, ragged
 from ..series.channels import time_since_start
+from ..series.row_statistics import RowStatistics
 from ..tasks import BoostingProblem, Task
 from .preparation import Preparation
 from .training_data import TrainingData
@@ -58,7 +59,6 @@ def boosting_features(
     because NaN would tell what was observed.
     """
     inputs = _inputs(preparation)
-    families = inputs.families
     found = [torch.zeros(0, inputs.outputs + preparation.static_features)]
     last = series.offsets[1:] - 1
     for part in _in_memory(series):
@@ -67,15 +67,31 @@ def boosting_features(
         if not len(chosen):
             continue
         prepared, here = preparation.series(series[part]), chosen - start
-        known = inputs.of_channels(prepared)[here].reshape(-1, len(families), inputs.channels)
-        if preparation.intensity:
-            never = known[:, families.index("count")] == 0
-            unknown = torch.tensor([name != "count" for name in families])
-            known = known.masked_fill(never[:, None] & unknown[:, None], torch.nan)
+        known = _with_unknown(preparation, inputs.of_channels(prepared)[here])
         static = prepared.static[ragged.series_of(prepared.offsets, here)]
         clock = prepared.times if preparation.common_origin else time_since_start(prepared.times, prepared.offsets)
-        found.append(torch.cat([known.flatten(1), clock[here, None].to(known.dtype), static], dim=1))
+        found.append(torch.cat([known, clock[here, None].to(known.dtype), static], dim=1))
     return torch.cat(found)
+
+
+def boosting_features_of_statistics(
+    preparation: Preparation, known: RowStatistics, static: Float[Tensor, "streams static"]
+) -> Float[Tensor, "streams features"]:
+    """What gradient boosting sees at the last row of streams."""
+    channels = _with_unknown(preparation, known.features(_inputs(preparation).families))
+    clock = known.time if preparation.common_origin else known.time - known.start
+    return torch.cat([channels, clock[:, None].to(channels.dtype), static], dim=1)
+
+
+def _with_unknown(preparation: Preparation, known: Float[Tensor, "cases features"]) -> Float[Tensor, "cases features"]:
+    """Summaries of channels; with intensity, those of channels that were never observed are NaN, except the count."""
+    if not preparation.intensity:
+        return known
+    families = _inputs(preparation).families
+    blocks = known.unflatten(1, (len(families), -1))
+    never = blocks[:, families.index("count")] == 0
+    unknown = torch.tensor([name != "count" for name in families])
+    return blocks.masked_fill(never[:, None] & unknown[:, None], torch.nan).flatten(1)
 
 
 def _inputs(preparation: Preparation) -> RowInputs:

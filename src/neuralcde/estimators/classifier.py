@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from ..contracts import ArgumentError, Choice, Either, Instance, Nothing, Option, documented
 from ..solve import Tableau
@@ -207,3 +209,7 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
             Shape (series, k, classes); NaN where a series had not begun at the time.
         """
         return self.task_.probabilities(self.outputs_at(X, times))
+
+    def predictions_of(self, outputs: Float[Tensor, "cases outputs"]) -> NDArray[Any]:
+        """Class probabilities from raw outputs."""
+        return self.task_.probabilities(outputs)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -22,6 +23,9 @@ from .members import Member
 from .preparation import Preparation
 from .training_data import dataset_of
 from .trees import TreeEnsemble
+
+if TYPE_CHECKING:
+    from .streams import Streams
 
 
 class FittedEstimator(BaseEstimator):  # type: ignore[misc]
@@ -125,6 +129,35 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
         modules = [member.module for member in self.members_]
         found = member_outputs_at(modules, self.trees_, self.preparation_, build, series, asked)
         return average(found, boosted=self.trees_ is not None)
+
+    def predictions_of(self, outputs: Float[Tensor, "cases outputs"]) -> NDArray[Any]:
+        """Predictions from raw outputs: class probabilities, or numbers in the units of y."""
+        return self.task_.decode(outputs)
+
+    def stream(self, states: str | Path | None = None) -> Streams:
+        """Streams, which get one row at a time and give a prediction after each.
+
+        Parameters
+        ----------
+        states
+            File that `Streams.save` wrote, to go on with its streams; None for no streams yet.
+
+        Returns
+        -------
+        Streams
+            With the methods `push`, `peek`, `push_many`, `remove` and `save`.
+
+        Raises
+        ------
+        ArgumentError
+            If the model cannot run on streams: its path is not causal, or its parts read whole series.
+        """
+        from .streams import Streams
+
+        streams = Streams(self)
+        if states is not None:
+            streams.load(states)
+        return streams
 
     @property
     def module_(self) -> PathModel:

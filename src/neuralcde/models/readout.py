@@ -13,6 +13,7 @@ from ..contracts import Named, Registry
 from ..engine import apply_layers
 from ..paths import ControlPath
 from ..series import IrregularSeries, ragged
+from .row_inputs import RowInputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +46,11 @@ class Seen:
     def static(self) -> Float[Tensor, "*batch static"]:
         """The static features of the row's series; missing ones are 0."""
         return torch.nan_to_num(self.path.series.static[ragged.series_of(self.path.series.offsets, self.row)], nan=0.0)
+
+    def known(self, inputs: RowInputs) -> Float[Tensor, "*batch inputs"]:
+        """These features of what is known at the row."""
+        found: Tensor = inputs(self.given, self.row)
+        return found
 
 
 class Readout(nn.Module, Named):

@@ -32,6 +32,13 @@ class RowEncoder(nn.Module, Named):
         """The features of every row."""
         raise NotImplementedError(f"{type(self).__name__} must define forward(series) -> (rows, outputs)")
 
+    def encode(self, known: Float[Tensor, "rows inputs"]) -> Float[Tensor, "rows outputs"]:
+        """The features of rows, given the `RowInputs` of each, which the encoder has as `inputs`; needed for streams.
+
+        Optional. `forward(series)` must then be `encode(inputs(series))`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define encode(known) -> (rows, outputs), and inputs")
+
 
 RowEncoder.registry = Registry("row encoder", RowEncoder)
 

@@ -14,6 +14,7 @@ from ..series import IrregularSeries
 from ..series.channels import time_since_start
 from ..series.clock_features import clock_knots, has_common_origin, hat_functions
 from ..series.row_features import FAMILIES, INTENSITY_FAMILIES, row_features
+from ..series.row_statistics import RowStatistics
 
 Features = Sequence[str] | Literal["all"]
 
@@ -92,6 +93,13 @@ class RowInputs(nn.Module):
         if rows is not None:
             channels, times = channels[rows], times[rows]
         return torch.cat([channels, self.clock(times).to(series.dtype)], dim=-1)
+
+    def of_statistics(self, known: RowStatistics) -> Float[Tensor, "streams outputs"]:
+        """The features of the last row of streams."""
+        since_start = known.time - known.start
+        times = since_start + self.common_origin.double() * (known.time - since_start)
+        channels = known.features(self.families)
+        return torch.cat([channels, self.clock(times).to(channels.dtype)], dim=-1)
 
     def times(self, series: IrregularSeries) -> Float[Tensor, " rows"]:
         """The clock at every row, in float64."""

@@ -91,7 +91,7 @@ class SummaryReadout(Readout, name="summary"):
 
     def forward(self, seen: Seen) -> Float[Tensor, "*batch outputs"]:
         """The outputs."""
-        known = self.inputs(seen.given, seen.row)
+        known = seen.known(self.inputs)
         clock = known[..., -self.inputs.clock_outputs :]
         encoded = torch.cat([self.encoding(self._numbers(known, seen.static)), clock], dim=-1)
         if not self.training:
