@@ -21,6 +21,7 @@ from ..models import Stepper, StreamState
 from ..system import write_atomically
 from .boosting import boosting_features_of_statistics
 from .ensembles import average
+from .json_shapes import TEXT, WHOLE, Each, check_shape
 from .stream_rows import RowReader, checked_id
 from .untrusted_folder import LARGEST_TENSORS, damage_named, parse_tensors, read_file
 
@@ -274,7 +275,8 @@ class Streams:
             "digests": torch.from_numpy(self._digests[chosen]),
             "ids": torch.from_numpy(names),
         }
-        return as_safetensors(tensors, {**(notes or {}), "format": str(FORMAT), "model": self.fingerprint})
+        about = {"format": FORMAT, "model": self.fingerprint, "notes": dict(notes or {})}
+        return as_safetensors(tensors, {"streams": json.dumps(about)})  # one entry: several have no fixed order
 
     def load(self, file: str | Path) -> None:
         """Replace all streams by those of a file that `save` wrote, of the same model.
@@ -294,9 +296,11 @@ class Streams:
         tensors = parse_tensors(file, content)
         with damage_named(file):
             header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")]).get("__metadata__", {})
-            if header.get("format") != str(FORMAT) or set(tensors) != {*TENSORS, "ids"}:
+            about = json.loads(header.get("streams", "{}"))
+            check_shape(about, {"format": WHOLE, "model": TEXT, "notes": Each(TEXT)})
+            if about["format"] != FORMAT or set(tensors) != {*TENSORS, "ids"}:
                 raise ValueError("it does not hold states of streams in this format.")
-            if header.get("model") != self.fingerprint:
+            if about["model"] != self.fingerprint:
                 raise ValueError("its states are those of another model; start new streams.")
             names = [checked_id(name) for name in json.loads(bytes(tensors["ids"].numpy().tobytes()))]
             if len(set(names)) < len(names):
@@ -316,7 +320,7 @@ class Streams:
         slots = self._new_slots(names)
         self._state.real[slots], self._state.double[slots] = tensors["real"], tensors["double"]
         self._times[slots], self._digests[slots] = tensors["times"].numpy(), tensors["digests"].numpy()
-        return {name: value for name, value in header.items() if name not in ("format", "model")}
+        return dict(about["notes"])
 
     @property
     def fingerprint(self) -> str:

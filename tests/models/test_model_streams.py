@@ -8,8 +8,10 @@ from model_cases import JUMPS, NAN, VARIANTS, make, raw_batch
 from torch import nn
 
 import neuralcde as nc
+from neuralcde._native import kernels
 from neuralcde.models import PathModel, Readout, RowEncoder, RowInputs, RowMLP
 from ragged_cases import random_series
+from solve_cases import on_engine
 
 SCHEMES = {"linear": nc.Linear(), "hermite": nc.Hermite(), "rectilinear": nc.Rectilinear()}
 POOLS = ["last", "mean", "both"]
@@ -231,3 +233,61 @@ def test_scales_of_series_are_followed():
     model = make("NeuralCDE", 7)
     found, _ = stream(model, scaled, scheme=nc.Linear(), counts="per_channel", scales=scaled.scales)
     same(found, whole(model, scaled, nc.Linear(), "per_channel"))
+
+
+@pytest.mark.parametrize("kind", VARIANTS)
+def test_the_native_step_knows_every_model_and_follows_the_weights(kind, monkeypatch):
+    if kernels is None:
+        pytest.skip("the native kernels were not built or are turned off")
+    model, series = make(kind, 4, pool="both"), random_series(1, count=3, rows=(4, 4))
+    state = model.start(streams=3)
+    assert state.stepper.engine.startswith("native")
+    for step in range(3):
+        row = series.offsets[:-1] + step
+        if step == 1:
+            with torch.no_grad():
+                model.readout.linear.bias += 1.0
+        given = state, series.times[row], series.values[row]
+        state = model.update(*given)
+        found = model.output(state)
+        on_engine(monkeypatch, "torch")
+        assert state.stepper.engine.startswith("torch")
+        plain = model.update(*given)
+        for part in ("real", "double"):
+            same(getattr(state, part), getattr(plain, part))
+        same(found, model.output(plain))
+        monkeypatch.undo()
+
+
+def test_parts_that_the_native_step_does_not_know_are_named():
+    if kernels is None:
+        pytest.skip("the native kernels were not built or are turned off")
+    model = make("NeuralCDE", 4, static=2, encoder=OwnEncoder, readout=Beside)
+    assert model.start().stepper.engine == "torch: OwnEncoder is not an encoder that the native step knows"
+    model = make("NeuralCDE", 4)
+    model.field.register_forward_hook(lambda *_: None)
+    assert model.start().stepper.engine == "torch: MLPField has hooks"
+
+
+def test_a_stream_does_not_depend_on_its_batch_mates_or_the_number_of_threads():
+    model, series = make("NeuralCDE", 4, pool="both"), random_series(1, count=100, rows=(3, 3))
+    before = torch.get_num_threads()
+    try:
+        found = []
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            found.append(stream(model, series)[0])
+        assert torch.equal(*found)
+    finally:
+        torch.set_num_threads(before)
+    alone, _ = stream(model, series[7])
+    if kernels is not None:
+        assert torch.equal(alone, found[0][21:24])
+
+
+def test_gaps_of_too_many_steps_are_refused():
+    model = make("GRUODE standard", 4)
+    model.steps = nc.FixedSteps(1e-3)
+    state = model.update(model.start(), 0.0, torch.zeros(1, 3))
+    with pytest.raises(ValueError, match=r"a gap of 1000 takes 1,000,000 steps with FixedSteps\(size=0.001\)"):
+        model.update(state, 1000.0, torch.zeros(1, 3))
