@@ -169,7 +169,7 @@ def test_time_rules():
     for t, values in ((1.0, {"pulse": 81}), (1.0, {}), (0.5, {"pulse": 80})):
         with pytest.raises(OldTimeError, match=r"stream 'a' has a row at hour=1.0 already, and times must increase"):
             streams.push("a", t, values)
-    with pytest.raises(OldTimeError, match="stream 'a' has a row at hour=1.0 already"):
+    with pytest.raises(OldTimeError, match=r"stream 'a' has a row at hour=1.0 already"):
         streams.peek("a", 0.0)
     with pytest.raises(OldTimeError, match="stream 'a' has a row"):
         streams.push_many(["b", "a"], [1.0, 1.0], np.zeros((2, 5)))

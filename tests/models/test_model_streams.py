@@ -126,7 +126,9 @@ def test_states_are_tensors_that_are_never_changed_and_can_be_split_and_joined()
     after = model.update(state, series.times[row], series.values[row])
     assert torch.equal(state.real, before[0])
     assert torch.equal(state.double, before[1])
-    parts = [model.update(state[k : k + 1], series.times[row][k : k + 1], series.values[row][k : k + 1]) for k in (2, 0)]
+    parts = [
+        model.update(state[k : k + 1], series.times[row][k : k + 1], series.values[row][k : k + 1]) for k in (2, 0)
+    ]
     again = type(state).cat(parts)
     same(again.real, after.real[[2, 0]])
     same(again.double, after.double[[2, 0]])

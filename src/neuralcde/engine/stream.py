@@ -68,7 +68,11 @@ class StreamProgram:
         self.made.update(real.numpy(), double.numpy(), t, x, torch.get_num_threads())
 
     def read(
-        self, real: Float[Tensor, "streams numbers"], double: Float[Tensor, "streams doubles"], models: int, outputs: int
+        self,
+        real: Float[Tensor, "streams numbers"],
+        double: Float[Tensor, "streams doubles"],
+        models: int,
+        outputs: int,
     ) -> Float[Tensor, "models streams outputs"]:
         """The outputs of every model."""
         found = torch.empty(models, len(real), outputs, dtype=real.dtype)

@@ -159,6 +159,29 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
             streams.load(states)
         return streams
 
+    def export_stream(self, folder: str | Path) -> None:
+        """Write the step of streams as ONNX: `update.onnx` and `output.onnx`, state in and state out.
+
+        `update` maps (real, double, t, x) to (next_real, next_double), and `output` maps (real, double) to raw outputs;
+        scaling is part of it. `real` and `double` of a new stream are those of `stream().empty_state`.
+
+        Parameters
+        ----------
+        folder
+            Made if it does not exist.
+
+        Raises
+        ------
+        ImportError
+            Without the packages of `neuralcde[onnx]`.
+        ArgumentError
+            If the model cannot run on streams, has trees, or takes steps that depend on the gap (`FixedSteps`).
+        """
+        from .stream_export import write_onnx
+
+        check_is_fitted(self, "members_")
+        write_onnx(self, Path(folder))
+
     @property
     def module_(self) -> PathModel:
         """The fitted model; in an ensemble, the first one."""

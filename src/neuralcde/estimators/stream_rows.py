@@ -88,8 +88,7 @@ class _Columns:
             if place is None:
                 known = ", ".join(map(repr, list(self.names)[:8])) + ", ..." * (len(self.names) > 8)
                 raise ArgumentError(
-                    f"stream {id!r}: there is no {self.kind} {reprlib.repr(name)}; the model knows "
-                    f"{known or 'none'}.",
+                    f"stream {id!r}: there is no {self.kind} {reprlib.repr(name)}; the model knows {known or 'none'}.",
                     argument="values",
                 )
             start, categories = place

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Hashable, Iterable, Mapping
@@ -87,6 +88,11 @@ class Streams:
     def last_time(self, id: Hashable) -> float:
         """The time of the last row of a stream, as a number in the unit of the table."""
         return float(self._times[self._slot(id)])
+
+    @property
+    def empty_state(self) -> StreamState:
+        """The state of one stream without rows, whose static features are unknown."""
+        return self._empty
 
     def push(
         self,
@@ -322,7 +328,7 @@ class Streams:
         self._times[slots], self._digests[slots] = tensors["times"].numpy(), tensors["digests"].numpy()
         return dict(about["notes"])
 
-    @property
+    @functools.cached_property
     def fingerprint(self) -> str:
         """A digest of the model: its weights and its preparation."""
         digest = hashlib.sha256(json.dumps(self.estimator.preparation_.to_state(), sort_keys=True).encode())

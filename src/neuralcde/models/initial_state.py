@@ -51,7 +51,7 @@ class InitialState(nn.Module):
         self, start: Float[Tensor, "series channels"], static: Float[Tensor, "series features"]
     ) -> Float[Tensor, "series hidden"]:
         """The initial states, given X(t0) and the static features."""
-        z0 = start.new_zeros(len(start), self.hidden)
+        z0 = start.new_zeros(start.shape[0], self.hidden)
         if self.of_start is not None:
             z0 = apply_layers(self.of_start, start)
         if self.of_static is not None:

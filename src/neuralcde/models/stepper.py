@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -19,20 +19,16 @@ from ..paths import PathScheme
 from ..series.channels import ChannelScales, Counts, Role
 from ..series.row_scaling import RowScaling
 from ..series.row_statistics import RowStatistics
-from ..solve import Adaptive, AtKnots, FixedSteps
+from ..solve import AtKnots, FixedSteps
 from ..solve.solvers import as_solver
 from ..solve.step import Place, runge_kutta
-from .initial_state import InitialState
 from .jump_model import JumpModel
 from .native_stepper import native_program
-from .observations import Observations
 from .path_model import PathModel
-from .readout import Seen
-from .row_encoder import RowEncoder
 from .solved_model import SolvedModel
+from .stream_gap import Gap, SeenInStream
 from .stream_state import CLOCK, Layout, MemberSizes, StreamState
-
-MOST_STEPS = 100_000  # of `FixedSteps` in one gap
+from .streamable import check_steps, checked_model, checked_scheme
 
 
 class Stepper:
@@ -68,7 +64,7 @@ class Stepper:
         scales: ChannelScales | None = None,
         scaling: RowScaling | None = None,
     ):
-        self.models = [_checked(model) for model in models]
+        self.models = [checked_model(model) for model in models]
         self.counts, self.scales, self.scaling = counts, scales or ChannelScales(), scaling
         first = self.models[0]
         self.static = first.static
@@ -81,7 +77,7 @@ class Stepper:
                 argument="counts",
             )
         self.schemes = [
-            _checked_scheme(model.scheme if model.encoder is not None or scheme is None else scheme)
+            checked_scheme(model.scheme if model.encoder is not None or scheme is None else scheme)
             for model in self.models
         ]
         sizes = [
@@ -180,7 +176,7 @@ class Stepper:
                 argument="t",
             )
         for model in self.models if self._sized else ():
-            _check_steps(model, float(gap[np.isfinite(gap)].max(initial=0.0)))
+            check_steps(model, float(gap[np.isfinite(gap)].max(initial=0.0)))
         return times, values
 
     # ---- the step itself, in plain torch: the specification of the native step, and what is exported ----
@@ -211,9 +207,7 @@ class Stepper:
         jumped = torch.where(first, t, jumped)
         jumps = jumps + any_observed
         gap = Gap(before, after, first, observed, torch.where(first, t, earlier), jumped)
-        clock = torch.stack(
-            [rows + 1, start, t, before.time, torch.where(any_observed, t, jumped), jumps], dim=1
-        )
+        clock = torch.stack([rows + 1, start, t, before.time, torch.where(any_observed, t, jumped), jumps], dim=1)
         static = self.layout.static_features(real)
         reals, doubles = [after.last, after.low, after.high, static], [clock]
         doubles += [after.count, after.seen_at, after.mean, after.squares]
@@ -315,89 +309,6 @@ class Stepper:
         return roles + data * (model.path_channels - len(roles))  # counts move with the data
 
 
-class Gap:
-    """The gap before a row, and the row.
-
-    Parameters
-    ----------
-    before, after
-        The statistics before and after the row.
-    first
-        Mask of the streams whose first row it is.
-    observed
-        What was observed at the row.
-    earlier, jumped
-        Times of the last row but two, and of the last row with an observation before this one.
-    """
-
-    def __init__(
-        self,
-        before: RowStatistics,
-        after: RowStatistics,
-        first: Bool[Tensor, " streams"],
-        observed: Bool[Tensor, "streams data"],
-        earlier: Float[Tensor, " streams"],
-        jumped: Float[Tensor, " streams"],
-    ):
-        self.before, self.after, self.first, self.observed = before, after, first, observed
-        self.earlier, self.jumped = earlier, jumped
-        self.duration = after.time - before.time
-
-    def observations(self, now: Float[Tensor, "streams channels"], *, encoded: bool, data: int) -> Observations:
-        """The inputs of cells: those of the row, or of its encoding, which is observed as a whole."""
-        dtype = now.dtype
-        if encoded:
-            every = torch.ones_like(now[:, -data:], dtype=torch.bool)
-            since = self.duration.to(dtype)[:, None]
-            return _Row(every, every, now[:, -data:], since, since.expand(-1, data))
-        since = (self.after.time - self.jumped).to(dtype)[:, None]
-        channel = (self.after.time[:, None] - self.before.seen_at).to(dtype)
-        return _Row(self.observed, self.after.known, self.after.last, since, channel)
-
-
-class _Row(Observations):
-    """The observations of one row per stream."""
-
-    def __init__(self, observed: Tensor, known: Tensor, filled: Tensor, gap: Tensor, channel_gaps: Tensor):
-        self.observed, self.known, self.filled, self.interpolated = observed, known, filled, filled
-        self.gap, self.channel_gaps = gap, channel_gaps
-
-
-class SeenInStream(Seen):
-    """The input of a readout at the last row of streams. It has no `path`, no `row` and no `given`."""
-
-    def __init__(
-        self,
-        state: Float[Tensor, "streams features"],
-        values: Float[Tensor, "streams channels"],
-        static: Float[Tensor, "streams static"],
-        statistics: RowStatistics,
-    ):
-        own = {"state": state, "_values": values, "_static": static, "_statistics": statistics}
-        for name, value in own.items():
-            object.__setattr__(self, name, value)
-
-    @property
-    def values(self) -> Tensor:
-        """X at the row."""
-        return self._values  # type: ignore[no-any-return, attr-defined]
-
-    @property
-    def static(self) -> Tensor:
-        """The static features; missing ones are 0."""
-        return self._static  # type: ignore[no-any-return, attr-defined]
-
-    def known(self, inputs: Any) -> Tensor:
-        """These features of what is known at the row."""
-        return inputs.of_statistics(self._statistics)  # type: ignore[no-any-return, attr-defined]
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(
-            f"a stream keeps no rows, so that a readout cannot use seen.{name} there; use seen.state, seen.values, "
-            "seen.static and seen.known(inputs)."
-        )
-
-
 @contextlib.contextmanager
 def evaluating(models: Sequence[PathModel]) -> Iterator[None]:
     """The models in evaluation mode."""
@@ -428,54 +339,3 @@ def _steps(model: SolvedModel, duration: Tensor) -> tuple[Tensor, int]:
             argument="steps",
         )
     return counts, int(counts.max()) if len(counts) else 0
-
-
-def _check_steps(model: SolvedModel, gap: float) -> None:
-    """Refuse a gap that `FixedSteps` would cross in too many steps."""
-    if isinstance(model.steps, FixedSteps) and gap / model.steps.size > MOST_STEPS:
-        raise ArgumentError(
-            f"t: a gap of {gap:g} takes {gap / model.steps.size:,.0f} steps with {model.steps!r}; at most "
-            f"{MOST_STEPS:,} are taken. Start a new stream after such a gap.",
-            argument="t",
-        )
-
-
-def _checked(model: PathModel) -> SolvedModel:
-    """The model, refused if it cannot run on streams."""
-    name, why = type(model).__name__, ""
-    kind = type(model)
-    if not isinstance(model, SolvedModel) or kind.trajectory is not SolvedModel.trajectory:
-        why = "it computes its states from whole series; subclass SolvedModel"
-    elif isinstance(model.steps, Adaptive):
-        why = "adaptive steps depend on the steps before them; use steps=AtKnots()"
-    elif kind.forward is not PathModel.forward or kind.features is not PathModel.features:
-        why = "it defines forward or features; define with_values"
-    elif kind.jump not in (SolvedModel.jump, JumpModel.jump) or not isinstance(model.initial, InitialState):
-        why = "it has a jump or an initial state of its own"
-    if why:
-        raise ArgumentError(f"{name} cannot run on streams: {why}.", argument="model")
-    assert isinstance(model, SolvedModel)
-    encoder = model.encoder
-    if encoder is not None and type(encoder).encode is RowEncoder.encode:
-        raise ArgumentError(
-            f"{type(encoder).__name__} cannot run on streams: it reads whole series. Define encode(known), with "
-            "RowInputs as inputs.",
-            argument="encoder",
-        )
-    return model
-
-
-def _checked_scheme(scheme: PathScheme) -> PathScheme:
-    """The scheme, refused unless a gap of its paths depends on the rows before it alone."""
-    if scheme.causality == "none":
-        raise ArgumentError(
-            f"{scheme!r} cannot run on streams: its paths depend on later observations. Use a causal scheme: "
-            'Linear(), Hermite(), Rectilinear() with fill="forward".',
-            argument="scheme",
-        )
-    if not 1 <= scheme.memory <= 2:
-        raise ArgumentError(
-            f"{scheme!r} cannot run on streams: it does not say what a gap depends on. Define memory (1 or 2) and gap().",
-            argument="scheme",
-        )
-    return scheme

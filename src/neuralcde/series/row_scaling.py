@@ -41,6 +41,7 @@ class RowScaling:
         unused = torch.tensor([0.0, 1.0], dtype=torch.float64)
         made = [one if one is not None else QuantileScale(unused, unused) for one in self.maps]
         self.mapped = torch.tensor([one is not None for one in self.maps])
+        self.any_mapped = any(one is not None for one in self.maps)
         self.counts = torch.tensor([len(one.knots) for one in made])
         self.knots = pad_sequence([one.knots for one in made], batch_first=True, padding_value=torch.inf)
         self.scores = pad_sequence([one.scores for one in made], batch_first=True, padding_value=torch.inf)
@@ -55,7 +56,7 @@ class RowScaling:
         far = (x < self.lowest) | (x > self.highest)
         x = torch.where(far, x.double().clamp(self.low, self.high).to(self.dtype), x)
         scaled = (x - self.mean) / self.deviation
-        if bool(self.mapped.any()):
+        if self.any_mapped:
             scaled = torch.where(self.mapped, self._scores(x).to(self.dtype), scaled)
         return (scaled * self.use).to(torch.float32).to(dtype)
 
@@ -77,5 +78,9 @@ class RowScaling:
         above = BEYOND * (top - self.knots.gather(1, last - 1))
         above = above / (self.scores.gather(1, last) - self.scores.gather(1, last - 1))
         z = low + share * (high - low)
-        z = z - BEYOND * torch.expm1(-torch.relu(x - top) / above) + BEYOND * torch.expm1(-torch.relu(first - x) / below)
+        z = (
+            z
+            - BEYOND * torch.expm1(-torch.relu(x - top) / above)
+            + BEYOND * torch.expm1(-torch.relu(first - x) / below)
+        )
         return torch.where(missing, torch.nan, z.T)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..system import write_atomically
-
-LOG = "log"
+FILE = re.compile(r"log-\d{16}")
 
 
 class LogError(Exception):
@@ -21,10 +20,10 @@ class LogError(Exception):
 
 
 class PushLog:
-    """Lines of JSON with a checksum, numbered from 1.
+    """Lines of JSON with a checksum, numbered from 1, in files that are named by the number before their first line.
 
     A line that was acknowledged is on the disk. Lines that arrive while the disk is busy are written together. The
-    last line may be incomplete after a kill; it was not acknowledged, and is cut off.
+    last line of a file may be incomplete after a kill; it was not acknowledged, and is cut off.
 
     Parameters
     ----------
@@ -33,36 +32,42 @@ class PushLog:
     """
 
     def __init__(self, folder: Path):
-        self.file = folder / LOG
+        self.folder = folder
         self.number = 0  # of the last line
-        self.lines = 0  # in the file
+        self.lines = 0  # that are kept
         self.seconds = 0.0  # that the last write took
         self.failed: Exception | None = None
         self._waiting: list[tuple[bytes, asyncio.Future[None]]] = []
         self._writing: asyncio.Task[None] | None = None
+        self._turn: asyncio.Future[None] | None = None
         self._descriptor: int | None = None
+
+    def files(self) -> list[Path]:
+        """The files of the log, oldest first."""
+        return sorted(file for file in self.folder.glob("log-*") if FILE.fullmatch(file.name))
 
     def replay(self, after: int) -> Iterator[dict[str, Any]]:
         """The entries of the lines with numbers beyond `after`, oldest first; then the log is open for appending."""
-        content = self.file.read_bytes() if self.file.exists() else b""
-        whole = content.rfind(b"\n") + 1
-        lines = content[:whole].splitlines()
-        for place, line in enumerate(lines, start=1):
-            entry = _entry(line)
-            if entry is None or entry["n"] <= self.number:
-                raise LogError(
-                    f"{self.file}, line {place}: damaged. Restore the file, or move it away to go on without the rows "
-                    "in it."
-                )
-            self.number = entry["n"]
-            self.lines += 1
-            if entry["n"] > after:
-                yield entry
+        files = self.files()
+        for file in files:
+            content = file.read_bytes()
+            whole = content.rfind(b"\n") + 1
+            for place, line in enumerate(content[:whole].splitlines(), start=1):
+                entry = _entry(line)
+                # Lines may be missing only if a kill lost them after they were saved elsewhere.
+                if entry is None or not self.number < entry["n"] <= max(self.number, after) + 1:
+                    raise LogError(
+                        f"{file}, line {place}: damaged, or lines before it are missing. Restore the file, or move it "
+                        "away to go on without the rows in it."
+                    )
+                self.number = entry["n"]
+                self.lines += 1
+                if entry["n"] > after:
+                    yield entry
+            if whole < len(content):
+                os.truncate(file, whole)
         self.number = max(self.number, after)
-        self._descriptor = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        if whole < len(content):
-            os.ftruncate(self._descriptor, whole)
-            os.fsync(self._descriptor)
+        self._begin_file()
 
     def append(self, entry: dict[str, Any]) -> asyncio.Future[None]:
         """Add a line; the future is done when it is on the disk."""
@@ -70,28 +75,57 @@ class PushLog:
         text = json.dumps(entry | {"n": self.number}, separators=(",", ":"), allow_nan=False).encode()
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((b"%08x %s\n" % (zlib.crc32(text), text), done))
-        if self._writing is None:
-            self._writing = asyncio.get_running_loop().create_task(self._write())
+        self._start_writing()
         return done
 
     async def durable(self) -> None:
         """Return when everything that was appended so far is on the disk."""
-        if self.failed is not None:
-            raise LogError(str(self.failed)) from self.failed
         if self._waiting:
             await asyncio.shield(self._waiting[-1][1])
         elif self._writing is not None:
             await asyncio.shield(self._writing)
+        if self.failed is not None:
+            raise LogError(f"the log cannot be written: {self.failed}")
+
+    async def turn_over(self) -> list[Path]:
+        """Begin a new file; gives those before it, which may be deleted when the rows in them are saved elsewhere."""
+        self._turn = self._turn or asyncio.get_running_loop().create_future()
+        turn = self._turn
+        self._start_writing()
+        await turn
+        return self.files()[:-1]
+
+    def drop(self, files: list[Path]) -> None:
+        """Delete files of the log."""
+        for file in files:
+            file.unlink(missing_ok=True)
+        self.lines = self.number - _number_of(self.files()[0])
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _start_writing(self) -> None:
+        if self._writing is None:
+            self._writing = asyncio.get_running_loop().create_task(self._write())
 
     async def _write(self) -> None:
-        while self._waiting:
+        while self._waiting or self._turn is not None:
+            if self._turn is not None:
+                turn, self._turn = self._turn, None
+                self._begin_file()
+                turn.set_result(None)
             taken, self._waiting = self._waiting, []
+            if not taken:
+                continue
             try:
                 started = time.perf_counter()
                 await asyncio.to_thread(self._write_now, b"".join(line for line, _ in taken))
                 self.seconds = time.perf_counter() - started
             except OSError as reason:  # what was not acknowledged may or may not be there: nothing more is accepted
-                self.failed = reason
+                self.failed = self.failed or reason
             self.lines += len(taken)
             for _, done in taken:
                 if done.cancelled():
@@ -111,20 +145,13 @@ class PushLog:
             rest = rest[os.write(self._descriptor, rest) :]
         os.fsync(self._descriptor)
 
-    def restart(self) -> None:
-        """Empty the log, after everything in it was saved elsewhere; nothing may be waiting."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-        write_atomically(self.file, b"")
-        sync_folder(self.file.parent)
-        self._descriptor = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        self.lines = 0
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+    def _begin_file(self) -> None:
+        """Open the file of the lines after those that are written."""
+        self.close()
+        written = self.number - len(self._waiting)
+        file = self.folder / f"log-{written:016d}"
+        self._descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        sync_folder(self.folder)
 
 
 def sync_folder(folder: Path) -> None:
@@ -134,6 +161,10 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _number_of(file: Path) -> int:
+    return int(file.name.removeprefix("log-"))
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:
