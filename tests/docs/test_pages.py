@@ -12,13 +12,13 @@ from page_runs import BLOCK, ROOT, command_output, compare, example_output, run_
 pytestmark = pytest.mark.xdist_group("examples")  # pages and test_examples.py share what the examples print
 
 # pages, and the minimum number of blocks that run
-PAGES = {"README.md": 1, "docs/quickstart.md": 9, "docs/choosing.md": 7, "docs/faq.md": 17}
+PAGES = {"README.md": 1, "docs/quickstart.md": 9, "docs/choosing.md": 7, "docs/faq.md": 17, "docs/streaming.md": 2}
 OTHERS = ["CHANGELOG.md", "CONTRIBUTING.md"]
 LINKED = [*OTHERS, "README.md", *(f"docs/{file.name}" for file in sorted((ROOT / "docs").glob("*.md")))]
 WORDS = ["Series", "Row", "Channel", "Control path", "Knot", "Field", "Flow", "Jump", "State", "Readout"]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/choosing.md", "docs/faq.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/choosing.md", "docs/faq.md", "docs/streaming.md"])
 def test_the_code_of_a_page_runs_and_prints_what_it_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ran, _ = run_page(ROOT / page)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import socket
 import sys
 from pathlib import Path
 
@@ -75,11 +76,18 @@ def serve(
             service = Service(estimator, state, limits)
             service.open()
             app = make_app(service, token=token)
-            server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning", access_log=False))
-            print(f"neuralcde: http://{host}:{port}/docs, streams in {state}", flush=True)
-            server.run()
+            server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
+            with _socket(host, port) as listening:
+                shown = f"[{host}]" if ":" in host else host
+                print(f"neuralcde: http://{shown}:{listening.getsockname()[1]}/docs, streams in {state}", flush=True)
+                server.run(sockets=[listening])
     except (LogError, ValueError) as reason:
         raise WrongUseError(str(reason)) from reason
+
+
+def _socket(host: str, port: int) -> socket.socket:
+    """A socket that listens; a port that is in use raises OSError before anything is printed."""
+    return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048)
 
 
 def _is_loopback(host: str) -> bool:

@@ -85,7 +85,9 @@ def stream_modules(estimator: FittedEstimator) -> StreamModules:
         )
     streams = estimator.stream()
     empty = streams.empty_state
-    return StreamModules(StreamUpdate(empty.stepper).eval(), StreamOutput(empty.stepper).eval(), empty.real, empty.double)
+    return StreamModules(
+        StreamUpdate(empty.stepper).eval(), StreamOutput(empty.stepper).eval(), empty.real, empty.double
+    )
 
 
 def write_onnx(estimator: FittedEstimator, folder: Path) -> None:
