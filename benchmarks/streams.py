@@ -1,6 +1,6 @@
 """Streams and the service: time of a step, of many streams, of a push; load, kills and malformed requests.
 
-    python -m benchmarks streams [steps|service|kills|malformed]
+python -m benchmarks streams [steps|service|kills|malformed]
 """
 
 from __future__ import annotations
@@ -112,7 +112,15 @@ def steps() -> list[dict[str, object]]:
 @contextlib.contextmanager
 def serving(model: Path, state: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """The service on a free port."""
-    command = [str(Path(sys.executable).parent / "neuralcde"), "serve", str(model), "--port", "0", "--state", str(state)]
+    command = [
+        str(Path(sys.executable).parent / "neuralcde"),
+        "serve",
+        str(model),
+        "--port",
+        "0",
+        "--state",
+        str(state),
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

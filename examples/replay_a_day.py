@@ -46,7 +46,9 @@ def main() -> None:
     past = nc.IrregularSeries.from_list([stay(rng, one) for one in bad], channels=["pulse", "lactate"])
     clf = nc.NeuralCDEClassifier(max_epochs=20, random_state=0).fit(past, bad.astype(int))
     today = {f"bed-{k}": stay(rng, k % 2 == 0) for k in range(SHOWN)}
-    rows = sorted((hour, id, row) for id, (hours, values) in today.items() for hour, row in zip(hours, values, strict=True))
+    rows = sorted(
+        (hour, id, row) for id, (hours, values) in today.items() for hour, row in zip(hours, values, strict=True)
+    )
     risks: dict[str, list[tuple[float, float]]] = {id: [] for id in today}
     with tempfile.TemporaryDirectory() as folder:
         clf.save(Path(folder) / "model")

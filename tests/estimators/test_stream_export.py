@@ -26,6 +26,7 @@ def fitted(**options):
     return nc.NeuralCDEClassifier(**QUICK | options).fit(X, y)
 
 
+@torch.no_grad()
 def compare(clf, update, output):
     """Whole series through the exported step, and through `Streams`."""
     X, streams, modules = data(1)[0][:STREAMS] * 1.5, clf.stream(), stream_modules(clf)
@@ -48,14 +49,12 @@ def compare(clf, update, output):
     ],
     ids=str,
 )
-@torch.no_grad()
 def test_torch_export(options):
     clf = fitted(**options)
     update, output = (program.module() for program in stream_modules(clf).exported())
     compare(clf, update, output)
 
 
-@torch.no_grad()
 def test_onnx(tmp_path):
     pytest.importorskip("onnxscript")
     runtime = pytest.importorskip("onnxruntime")

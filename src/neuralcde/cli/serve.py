@@ -87,7 +87,12 @@ def serve(
 
 def _socket(host: str, port: int) -> socket.socket:
     """A socket that listens; a port that is in use raises OSError before anything is printed."""
-    return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048)
+    listening = socket.create_server(
+        (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
+    )
+    # Inherited by connections. Without it, an answer in two parts waits 40 ms for the acknowledgement of the first.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 def _is_loopback(host: str) -> bool:

@@ -88,7 +88,7 @@ def _with_unknown(preparation: Preparation, known: Float[Tensor, "cases features
     if not preparation.intensity:
         return known
     families = _inputs(preparation).families
-    blocks = known.unflatten(1, (len(families), -1))
+    blocks = known.reshape(len(known), len(families), -1)
     never = blocks[:, families.index("count")] == 0
     unknown = torch.tensor([name != "count" for name in families])
     return blocks.masked_fill(never[:, None] & unknown[:, None], torch.nan).flatten(1)

@@ -253,7 +253,7 @@ class Streams:
             return None
         outputs = self._outputs(before)
         self._check_finite(outputs, names)
-        return self._decoded(outputs)
+        return self.estimator.predictions_of(outputs)
 
     def remove(self, id: Hashable) -> None:
         """Forget a stream."""
@@ -409,7 +409,7 @@ def _digest(row: NDArray[np.float64]) -> int:
     return int(_digests(row[None])[0])
 
 
-def _digests(rows: NDArray[np.float64]) -> Int[np.ndarray, " rows"]:  # type: ignore[type-arg]
+def _digests(rows: NDArray[np.float64]) -> Int[np.ndarray, " rows"]:
     """A number per row that differs for different rows (but for one pair in 2^64)."""
     rows = np.where(np.isnan(rows), np.nan, rows + 0.0)  # one NaN, one zero
     found = (hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows)

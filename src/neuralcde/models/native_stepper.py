@@ -136,8 +136,9 @@ def _flow(model: SolvedModel) -> dict[str, Any]:
 
 
 def _cell(model: SolvedModel) -> dict[str, Any]:
-    kind, fade, means = "none", ([], []), []
-    program, mask = None, False
+    kind, program, mask = "none", None, False
+    fade: tuple[list[float], list[float]] = [], []
+    means: list[float] = []
     if isinstance(model, JumpModel):
         mask = model.intensity
         kind = "shifted" if model.variant == "paper" and not mask else "values"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -196,7 +197,8 @@ class Stepper:
         first = rows == 0
         known = self.layout.statistics(real, double)
         start = torch.where(first, t, known.start)
-        before = known._replace(
+        before = dataclasses.replace(
+            known,
             start=start,
             time=torch.where(first, t, known.time),
             seen_at=torch.where(first[:, None], t[:, None], known.seen_at),

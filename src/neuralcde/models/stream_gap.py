@@ -78,16 +78,16 @@ class SeenInStream(Seen):
     @property
     def values(self) -> Tensor:
         """X at the row."""
-        return self._values  # type: ignore[no-any-return, attr-defined]
+        return self._values  # type: ignore[no-any-return]
 
     @property
     def static(self) -> Tensor:
         """The static features; missing ones are 0."""
-        return self._static  # type: ignore[no-any-return, attr-defined]
+        return self._static  # type: ignore[no-any-return]
 
     def known(self, inputs: Any) -> Tensor:
         """These features of what is known at the row."""
-        return inputs.of_statistics(self._statistics)  # type: ignore[no-any-return, attr-defined]
+        return inputs.of_statistics(self._statistics)  # type: ignore[no-any-return]
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(

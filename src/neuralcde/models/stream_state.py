@@ -105,8 +105,8 @@ class Layout:
     ) -> RowStatistics:
         """The statistics of the channels."""
         clock, data = len(CLOCK), self.data
-        count, seen_at, mean, squares = double[:, clock : clock + 4 * data].split(data, dim=1)
-        last, low, high = real[:, : 3 * data].split(data, dim=1)
+        count, seen_at, mean, squares = double[:, clock : clock + 4 * data].tensor_split(4, dim=1)
+        last, low, high = real[:, : 3 * data].tensor_split(3, dim=1)
         return RowStatistics(double[:, 1], double[:, 2], count, seen_at, mean, squares, last, low, high)
 
     def static_features(self, real: Float[Tensor, "streams numbers"]) -> Float[Tensor, "streams static"]:
@@ -123,4 +123,4 @@ class Layout:
         z = real[:, start : start + sizes.hidden]
         start += sizes.hidden
         window = real[:, start : start + sizes.channels * sizes.memory]
-        return z, window.unflatten(1, (sizes.memory, sizes.channels)), double[:, area : area + sizes.area]
+        return z, window.reshape(-1, sizes.memory, sizes.channels), double[:, area : area + sizes.area]

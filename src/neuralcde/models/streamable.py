@@ -24,7 +24,7 @@ def checked_model(model: PathModel) -> SolvedModel:
         why = "adaptive steps depend on the steps before them; use steps=AtKnots()"
     elif kind.forward is not PathModel.forward or kind.features is not PathModel.features:
         why = "it defines forward or features; define with_values"
-    elif kind.jump not in (SolvedModel.jump, JumpModel.jump) or not isinstance(model.initial, InitialState):
+    elif type(model).jump not in (SolvedModel.jump, JumpModel.jump) or not isinstance(model.initial, InitialState):
         why = "it has a jump or an initial state of its own"
     if why:
         raise ArgumentError(f"{name} cannot run on streams: {why}.", argument="model")

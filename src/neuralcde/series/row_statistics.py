@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 
-class RowStatistics(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class RowStatistics:
     """Statistics of the observations so far, for several streams at once; the last row is at `time`.
 
     Parameters

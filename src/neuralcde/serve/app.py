@@ -15,6 +15,7 @@ from fastapi.responses import PlainTextResponse, Response
 
 from .. import __version__
 from .metrics import Metrics
+from .push_log import LogError
 from .requests import RefusedError, parsed
 from .service import Service
 
@@ -150,8 +151,9 @@ def make_app(service: Service, *, token: str | None = None) -> FastAPI:
 async def _chores(service: Service) -> None:
     while True:
         await asyncio.sleep(SECONDS_BETWEEN_CHORES)
-        await service.expire()
-        await service.compact_if_long()
+        with contextlib.suppress(LogError, OSError):  # a full disk is reported by /health and by the next push
+            await service.expire()
+            await service.compact_if_long()
 
 
 def _authorised(request: Request, token: str) -> bool:
