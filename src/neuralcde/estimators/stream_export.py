@@ -63,7 +63,7 @@ class StreamModules(NamedTuple):
     real: Float[Tensor, "1 numbers"]
     double: Float[Tensor, "1 doubles"]
 
-    @torch.enable_grad()  # type: ignore[untyped-decorator]  # without gradients, layers run on the native engine
+    @torch.enable_grad()  # without gradients, layers would run on the native engine, which cannot be traced
     def exported(self) -> tuple[torch.export.ExportedProgram, torch.export.ExportedProgram]:
         """Both as programs of `torch.export`, for any number of streams."""
         streams = torch.export.Dim("streams", min=1)
