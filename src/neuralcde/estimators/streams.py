@@ -133,7 +133,7 @@ class Streams:
         """
         id = checked_id(id)
         time = self._reader.time(id, t)
-        row = self._reader.values(id, values or {})
+        row = self._reader.values(id, {} if values is None else values)
         slot = self._slots.get(id)
         features = None if static is None else self._static(id, static)
         digest = _digest(row)
