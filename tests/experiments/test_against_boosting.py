@@ -85,7 +85,8 @@ def test_members_are_fitted_once(sepsis_pack, monkeypatch):
             self.task_ = self
             self.members_ = [SimpleNamespace(history=[{"seconds": 1.5}, {"seconds": 1.0}])] * 3
 
-        def fit(self, X, y, *, validation):
+        def fit(self, X, y):
+            assert len(X) == len(y) == 101  # training and validation series
             return self
 
         def member_outputs(self, X):
@@ -100,7 +101,13 @@ def test_members_are_fitted_once(sepsis_pack, monkeypatch):
 
     monkeypatch.setattr(nc, "NeuralCDEClassifier", Fitted)
     line = against_boosting.measured(0, True, 3)
-    assert list(line["contestants"]) == ["boosting", "default", "members", "members and boosting"]
+    assert list(line["contestants"]) == [
+        "boosting",
+        "boosting, several",
+        "default",
+        "members",
+        "members and boosting",
+    ]
     _, labels = against_boosting.stays()
     truth = labels[against_boosting.parts(labels, 0).test]
     expected = against_boosting.roc_auc_score(truth, outputs[:3, : len(truth), 0].mean(0))
