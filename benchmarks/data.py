@@ -14,11 +14,15 @@ from numpy.typing import NDArray
 
 import neuralcde as nc
 
+from .psv import STATIC, psv_files, read_psv
 from .uea import read_ts
+from .wav import read_wavs, wav_folder
 
 PACK = "character_trajectories.npz"
 ARCHIVE = ("CharacterTrajectories_TRAIN.ts", "CharacterTrajectories_TEST.ts")
 SEPSIS, PBC2, SPEECH = "sepsis2019.npz", "pbc2.csv", "speech_commands_v2test_part1.npz"
+SPEECH_PACKS = "speech_commands*.npz"
+WORDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
 
 
 def folder() -> Path:
@@ -34,11 +38,12 @@ class Letters(NamedTuple):
 
 
 class Sepsis(NamedTuple):
-    """PhysioNet 2019: hourly records of stays, and two facts of each stay."""
+    """PhysioNet 2019: hourly records of stays, and three facts of each stay."""
 
     series: nc.IrregularSeries
     in_72_hours: NDArray[np.int64]  # 1 where sepsis was found in the first 72 hours
     in_paper: NDArray[np.bool_]  # whether the paper's experiment has the stay
+    onset: NDArray[np.float64]  # the first hour whose label is positive; infinity if none is
 
 
 class Cirrhosis(NamedTuple):
@@ -85,27 +90,49 @@ def read_letters(folder: Path, published: dict[str, int] | None = None) -> Lette
     return letters
 
 
-def read_sepsis(hours: float | None = None) -> Sepsis | None:
-    """The PhysioNet 2019 challenge (40,336 stays, 34 channels, 5 static features); None where the file is absent.
+def read_sepsis(hours: float | None = None, *, where: Path | None = None) -> Sepsis | None:
+    """The PhysioNet 2019 challenge (40,336 stays, 34 channels, 5 static features); None where it is absent.
 
+    It is read from our pack, or from the .psv files below the data folder, in the order of the ids in both cases.
     With `hours`, only the rows up to this hour of the stay; a stay may be left without rows.
     """
-    file = folder() / SEPSIS
-    if not file.exists():
+    where = where or folder()
+    if (where / SEPSIS).exists():
+        with np.load(where / SEPSIS) as pack:
+            hour, offsets, labels = pack["iculos"].astype(np.float64), pack["offsets"], pack["sepsis_label"]
+            facts = pack["y72"].astype(int), pack["keep_paper"].astype(bool)
+            values, static, ids = pack["values"], pack["static"].astype(np.float32), pack["patient_id"]
+            names, static_names = tuple(pack["feature_names"].tolist()), tuple(pack["static_names"].tolist())
+    elif files := psv_files(where):
+        ids, names, hour, values, labels, offsets, static = read_psv(files)
+        facts, static_names = facts_of_stays(hour, labels, offsets), STATIC
+    else:
         return None
-    with np.load(file) as pack:
-        series = nc.IrregularSeries(
-            times=torch.from_numpy(pack["iculos"].astype(np.float64)),
-            values=torch.from_numpy(pack["values"]),
-            offsets=torch.from_numpy(pack["offsets"].astype(np.int64)),
-            static=torch.from_numpy(pack["static"].astype(np.float32)),
-            ids=pack["patient_id"],
-            channel_names=tuple(pack["feature_names"].tolist()),
-            static_names=tuple(pack["static_names"].tolist()),
-            roles=("data",) * pack["values"].shape[1],
-        )
-        series = series if hours is None else rows_until(series, hours)
-        return Sepsis(series, pack["y72"].astype(int), pack["keep_paper"].astype(bool))
+    series = nc.IrregularSeries(
+        times=torch.from_numpy(hour),
+        values=torch.from_numpy(values),
+        offsets=torch.from_numpy(offsets.astype(np.int64)),
+        static=torch.from_numpy(static),
+        ids=ids,
+        channel_names=names,
+        static_names=static_names,
+        roles=("data",) * len(names),
+    )
+    onset = np.minimum.reduceat(np.where(labels > 0, hour, np.inf), offsets[:-1])
+    return Sepsis(series if hours is None else rows_until(series, hours), *facts, onset)
+
+
+def facts_of_stays(
+    hour: NDArray[np.float64], labels: NDArray[Any], offsets: NDArray[np.int64], hours: float = 72.0
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Whether a label of a stay is positive in the first `hours`, and whether the paper's experiment has the stay.
+
+    It has those with more than two hours on a grid that starts at hour 1, whatever the first recorded hour.
+    """
+    early = hour <= hours
+    positive = np.maximum.reduceat(np.where(early, labels, 0), offsets[:-1]).astype(int)
+    last = np.maximum.reduceat(np.where(early, hour, 0.0), offsets[:-1])
+    return positive, last > 2
 
 
 def rows_until(series: nc.IrregularSeries, time: float) -> nc.IrregularSeries:
@@ -134,16 +161,54 @@ def read_pbc2(landmark: float = 2.0) -> Cirrhosis | None:
 
 
 def read_speech() -> Speech | None:
-    """The first part of the test set of Speech Commands 0.02, ten words; None where the file is absent.
-
-    A clip is named "word/speaker_nohash_number.wav".
-    """
+    """The first part of the test set of Speech Commands 0.02, ten words; None where the file is absent."""
     file = folder() / SPEECH
-    if not file.exists():
-        return None
-    with np.load(file) as pack:
-        speakers = np.array([name.split("/")[1].split("_")[0] for name in pack["name"].tolist()])
-        return Speech(pack["audio"], pack["classes"][pack["y"]], speakers)
+    return _speech_packs([file]) if file.exists() else None
+
+
+def read_all_speech(where: Path) -> Speech:
+    """All clips of ten words of Speech Commands: from the folders of the published archive, or from our packs.
+
+    The archive has 34,975 clips of one second. Names, and so the order, are the same in archive and packs: by word,
+    then by file.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is neither; the message says what to download.
+    """
+    archive = wav_folder(where, WORDS)
+    if archive is not None:
+        audio, names = read_wavs(archive, WORDS)
+        return Speech(audio, *_words_and_speakers(names))
+    packs = sorted(where.glob(SPEECH_PACKS))
+    if not packs:
+        raise FileNotFoundError(
+            f"there are neither folders of .wav files ({', '.join(WORDS)}) nor {SPEECH_PACKS} in {where}. Download "
+            "http://download.tensorflow.org/data/speech_commands_v0.02.tar.gz and unpack it so that "
+            f"{where / 'speech_commands_v0.02' / WORDS[0]} is a folder of .wav files; or say where it is with --data "
+            "DIR or NEURALCDE_DATA."
+        )
+    return _speech_packs(packs)
+
+
+def _speech_packs(packs: list[Path]) -> Speech:
+    """The clips of several packs, by word, then by file."""
+    clips, names = [], []
+    for file in packs:
+        with np.load(file) as pack:
+            clips.append(pack["audio"])
+            names += pack["name"].tolist()
+    order = sorted(range(len(names)), key=lambda k: (WORDS.index(names[k].split("/")[0]), names[k]))
+    audio = np.concatenate(clips)[order] if len(packs) > 1 else clips[0]
+    names = [names[k] for k in order] if len(packs) > 1 else names
+    return Speech(audio, *_words_and_speakers(names))
+
+
+def _words_and_speakers(names: list[str]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """A clip is named "word/speaker_nohash_number.wav"."""
+    parts = [name.split("/") for name in names]
+    return np.array([word for word, _ in parts]), np.array([file.split("_")[0] for _, file in parts])
 
 
 def _archive_file(folder: Path, name: str) -> Path:

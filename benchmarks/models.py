@@ -75,6 +75,7 @@ SEPSIS = Setting(
     intensity=True,
     static=7,
 )
+SEPSIS_PLAIN = dataclasses.replace(SEPSIS, name="sepsis", intensity=False, static=5)
 SPEECH = Setting(
     "speech",
     1024,
@@ -257,6 +258,7 @@ def rank() -> list[dict[str, object]]:
 
 
 SETTINGS = {setting.name: setting for setting in (CHARACTERS, SEPSIS, SPEECH)}
+SIZES = {**SETTINGS, SEPSIS_PLAIN.name: SEPSIS_PLAIN}
 
 
 def memory() -> list[dict[str, object]]:
@@ -285,4 +287,4 @@ def measure_memory(setting: Setting, name: str, gradient: str) -> None:
 
 
 if __name__ == "__main__":
-    measure_memory(SETTINGS[sys.argv[1]], sys.argv[2], sys.argv[3])
+    measure_memory(SIZES[sys.argv[1]], sys.argv[2], sys.argv[3])

@@ -39,16 +39,23 @@ class Size:
 CHARACTERS = Size("CharacterTrajectories", 32, 181, 32, 32, 3, 4)
 SEPSIS = Size("sepsis", 1024, 71, 49, 49, 4, 69)
 SPEECH = Size("speech", 1024, 160, 90, 40, 4, 21)
+RTOL, ATOL = 1e-3, 1e-5
 
 
 class Ours:
     """`nc.solve_cde` at a given size: one forward pass, or one forward and backward pass."""
 
     def __init__(
-        self, size: Size, solver: str = "rk4", *, lengths: list[int] | None = None, gradient: object = "checkpoint"
+        self,
+        size: Size,
+        solver: str = "rk4",
+        *,
+        lengths: list[int] | None = None,
+        gradient: object = "checkpoint",
+        steps: object = None,
     ):
         torch.manual_seed(0)
-        self.solver, self.gradient = solver, gradient
+        self.options = {"solver": solver, "gradient": gradient, "steps": steps}
         lengths = lengths or [size.steps + 1] * size.batch
         pairs = [(torch.arange(n).double(), torch.randn(n, size.channels).cumsum(0) / 8) for n in lengths]
         self.path = nc.natural_cubic(nc.IrregularSeries.from_list(pairs))
@@ -57,18 +64,22 @@ class Ours:
 
     def forward(self) -> None:
         with torch.no_grad():
-            nc.solve_cde(self.path, self.field, self.z0, solver=self.solver)
+            nc.solve_cde(self.path, self.field, self.z0, **self.options)
 
     def train(self) -> None:
-        solution = nc.solve_cde(self.path, self.field, self.z0, solver=self.solver, gradient=self.gradient)
-        solution.last.sum().backward()
+        nc.solve_cde(self.path, self.field, self.z0, **self.options).last.sum().backward()
 
 
 class TorchCDE:
-    """The same solve with torchcde: rk4 with unit steps on the same kind of path."""
+    """The same solve with torchcde: rk4 with unit steps on the same kind of path, or dopri5 with adaptive steps."""
 
-    def __init__(self, size: Size, *, adjoint: bool):
+    def __init__(self, size: Size, *, adjoint: bool, adaptive: bool = False):
         torch.manual_seed(0)
+        self.options: dict[str, object] = {"method": "rk4", "options": {"step_size": 1.0}}
+        if adaptive:  # the norm over z and a alone is the seminorm
+            self.options = {"method": "dopri5", "rtol": RTOL, "atol": ATOL}
+            if adjoint:
+                self.options["adjoint_options"] = {"norm": "seminorm"}
         x = torch.randn(size.batch, size.steps + 1, size.channels).cumsum(1) / 8
         self.control = torchcde.CubicSpline(torchcde.natural_cubic_coeffs(x))
         self.field, self.adjoint = nc.MLPField(size.channels, size.hidden, width=size.width, depth=size.depth), adjoint
@@ -81,8 +92,7 @@ class TorchCDE:
             self.z0,
             self.control.interval,
             adjoint=self.adjoint,
-            method="rk4",
-            options={"step_size": 1.0},
+            **self.options,
         )
         return states[:, -1]
 
@@ -111,9 +121,9 @@ class GRU:
 
 
 class Diffrax:
-    """The same field and path with diffrax: jit-compiled, Heun with unit steps, default gradient."""
+    """The same field and a Hermite path with diffrax, jit-compiled, default gradient; Heun, or adaptive Tsit5."""
 
-    def __init__(self, size: Size):
+    def __init__(self, size: Size, *, adaptive: bool = False):
         import diffrax
         import jax
         import jax.numpy as jnp
@@ -143,9 +153,10 @@ class Diffrax:
         def one(weights: object, coefficients: object, z0: object) -> object:
             control = diffrax.CubicInterpolation(ts, coefficients)
             term = diffrax.ControlTerm(field, control).to_ode()
-            steps = diffrax.ConstantStepSize()
+            steps = diffrax.PIDController(rtol=RTOL, atol=ATOL) if adaptive else diffrax.ConstantStepSize()
+            solver = diffrax.Tsit5() if adaptive else diffrax.Heun()
             return diffrax.diffeqsolve(
-                term, diffrax.Heun(), ts[0], ts[-1], 1.0, z0, weights, stepsize_controller=steps
+                term, solver, ts[0], ts[-1], None if adaptive else 1.0, z0, weights, stepsize_controller=steps
             ).ys[-1]
 
         def loss(weights: object) -> object:
@@ -159,11 +170,13 @@ class Diffrax:
 def main(chosen: list[str]) -> None:
     tables = {
         "peers": peers,
+        "modes": modes,
         "rate": rate,
         "threads": threads,
         "growth": growth,
         "ragged": ragged,
         "memory": memory,
+        "substeps": substeps,
     }
     for name in chosen or tables:
         save("solve", {name: tables[name]()})
@@ -231,6 +244,67 @@ def peers() -> list[dict[str, object]]:
         "CharacterTrajectories, heun", "diffrax jit", Ours(CHARACTERS, "heun").train, Diffrax(CHARACTERS).train, 6, 9
     )
     show("Forward and backward (one series: forward only), medians of interleaved repeats", rows)
+    return rows
+
+
+def modes() -> list[dict[str, object]]:
+    """Adaptive steps, the continuous adjoint and a single series, against the peers; torch on one thread."""
+    most = torch.get_num_threads()
+    torch.set_num_threads(1)
+    adaptive = nc.Adaptive(rtol=RTOL, atol=ATOL)
+    ours = {
+        "adaptive": Ours(CHARACTERS, "tsit5", steps=adaptive),
+        "adaptive adjoint": Ours(CHARACTERS, "tsit5", steps=adaptive, gradient="backsolve"),
+        "rk4 adjoint": Ours(CHARACTERS, gradient="backsolve"),
+        "rk4 checkpoint": Ours(CHARACTERS),
+        "one": Ours(dataclasses.replace(CHARACTERS, batch=1)),
+    }
+    theirs = {
+        "one": TorchCDE(dataclasses.replace(CHARACTERS, batch=1), adjoint=False),
+        "adaptive": TorchCDE(CHARACTERS, adjoint=False, adaptive=True),
+        "adaptive adjoint": TorchCDE(CHARACTERS, adjoint=True, adaptive=True),
+    }
+    peer = Diffrax(CHARACTERS, adaptive=True)
+    comparisons: list[tuple[str, str, Callable[[], object], Callable[[], object], float | str, int]] = [
+        ("one series of 182 rows, rk4, forward", "torchcde", ours["one"].forward, theirs["one"].forward, 120, 7),
+        ("adaptive, forward", "torchcde", ours["adaptive"].forward, theirs["adaptive"].forward, "", 3),
+        ("adaptive, forward and backward", "torchcde", ours["adaptive"].train, theirs["adaptive"].train, "", 3),
+        (
+            "adaptive, adjoint with the seminorm",
+            "torchcde",
+            ours["adaptive adjoint"].train,
+            theirs["adaptive adjoint"].train,
+            40,
+            3,
+        ),
+        (
+            "adaptive, adjoint",
+            "our checkpoint",
+            ours["adaptive adjoint"].train,
+            ours["adaptive"].train,
+            1 / 3,
+            7,
+        ),
+        ("rk4, adjoint", "our checkpoint", ours["rk4 adjoint"].train, ours["rk4 checkpoint"].train, 1 / 3, 7),
+        # Last, because the threads of jax disturb every timing after it.
+        ("adaptive, forward", "diffrax jit", ours["adaptive"].forward, peer.forward, 4, 15),
+        ("adaptive, forward and backward", "diffrax jit", ours["adaptive"].train, peer.train, 6, 9),
+    ]
+    rows: list[dict[str, object]] = []
+    for label, against, mine, other, goal, repeats in comparisons:
+        seconds = medians({"ours": mine, "theirs": other}, repeats=repeats)
+        rows.append(
+            {
+                "mode": label,
+                "against": against,
+                "peer ms": 1e3 * seconds["theirs"],
+                "ours ms": 1e3 * seconds["ours"],
+                "ratio": seconds["theirs"] / seconds["ours"],
+                "at least": goal,
+            }
+        )
+    torch.set_num_threads(most)
+    show("Modes of the engine at CharacterTrajectories size, one thread of torch, medians of interleaved repeats", rows)
     return rows
 
 
@@ -360,10 +434,32 @@ def memory() -> list[dict[str, object]]:
     return rows
 
 
-def measure_memory(method: str, steps: int) -> None:
+def substeps() -> list[dict[str, object]]:
+    """Additional peak memory of one forward and backward solve of many steps over ten gaps."""
+    rows: list[dict[str, object]] = []
+    for steps in (1_000, 10_000, 100_000):
+        row: dict[str, object] = {"steps": steps}
+        for method in ("checkpoint", "backsolve", "reversible"):
+            command = [sys.executable, "-m", "benchmarks.solve", method, str(steps), "gaps"]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            row[f"{method}, MB"] = json.loads(done.stdout.splitlines()[-1])
+        rows.append(row)
+    show("Peak memory of a training solve over 10 gaps, 16 series, hidden 32, width 32, 4 channels, ees25", rows)
+    return rows
+
+
+def measure_memory(method: str, steps: int, *, gaps: bool = False) -> None:
     from .memory import peak_megabytes
 
     torch.set_num_threads(1)
+    if gaps:
+        size = dataclasses.replace(CHARACTERS, batch=16, steps=10)
+        warm, long = (
+            Ours(size, "ees25", gradient=method, steps=nc.AtKnots(count)) for count in (2, steps // size.steps)
+        )
+        warm.train()
+        print(json.dumps(peak_megabytes(long.train)))
+        return
     size = dataclasses.replace(CHARACTERS, batch=16, steps=steps)
     if method.startswith("torchcde"):
         contestant: Ours | TorchCDE = TorchCDE(size, adjoint=method.endswith("adjoint"))
@@ -405,4 +501,4 @@ def plot(rows: list[dict[str, object]]) -> None:
 
 
 if __name__ == "__main__":
-    measure_memory(sys.argv[1], int(sys.argv[2]))
+    measure_memory(sys.argv[1], int(sys.argv[2]), gaps="gaps" in sys.argv)

@@ -1,6 +1,6 @@
 """The command line of the experiments.
 
-`python -m experiments NAME [run|search|ablations|memory|speed|baseline|tables] ...` works on one experiment,
+`python -m experiments NAME [ACTION] ...` works on one experiment,
 `python -m experiments tables` prints the tables of all.
 """
 
@@ -13,9 +13,8 @@ from pathlib import Path
 
 from benchmarks.data import folder
 
-from neuralcde.models import PathModel
-
 from .baseline import measure_baseline
+from .contestants import measure_contestants
 from .documents import documents
 from .experiment import Experiment, Run, names
 from .memory import measure_memory
@@ -27,6 +26,7 @@ ACTIONS = {
     "run": "the runs of the paper's table (the default); results in results.jsonl",
     "search": "the paper's grid search; results in search.jsonl",
     "ablations": "one changed setting at a time, cross-validated without the test series; results in ablations.jsonl",
+    "contestants": "what people would use instead, on the same split; results in contestants.jsonl",
     "memory": "peak memory of a training step; results in memory.jsonl",
     "speed": "seconds per epoch compared with torchcde; results in speed.jsonl",
     "baseline": "gradient boosting on summary statistics; results in baseline.jsonl",
@@ -54,7 +54,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _act(experiment: Experiment, given: argparse.Namespace) -> int:
+    if given.action in ("search", "ablations", "contestants", "baseline") and given.action not in experiment.config:
+        raise ValueError(f"{experiment.config_file} has no table [{given.action}], so there is nothing to run.")
     models = given.model or _models(experiment, given.action)
+    unknown = [name for name in models if name not in experiment.models]
+    if unknown:
+        raise ValueError(f"--model {unknown[0]} is not one of {', '.join(experiment.models)}.")
+    if given.action == "contestants":
+        names = given.contestant or list(experiment.config.get("contestants", {}))
+        return 1 if measure_contestants(experiment, given.data, names, given.runs) else 0
     if given.action == "tables":
         _show_tables(experiment, write=given.write)
     elif given.action == "memory":
@@ -87,7 +95,7 @@ def _check_options(given: argparse.Namespace) -> None:
     Except for `NAME tables`, to which `make reproduce` passes the options of its runs.
     """
     if given.name == "tables":
-        others = ("out", "config", "model", "runs", "epochs", "only", "variant")
+        others = ("out", "config", "model", "runs", "epochs", "only", "variant", "contestant")
         if given.action != "run" or any(getattr(given, name) for name in others):
             raise ValueError(
                 "`tables` alone shows the recorded results of all experiments and takes no option but --write; for "
@@ -96,7 +104,8 @@ def _check_options(given: argparse.Namespace) -> None:
         return
     if given.action == "tables":
         return
-    of_runs = {name: list(RUNS) for name in ("runs", "epochs", "only")}
+    of_runs = {name: list(RUNS) for name in ("epochs", "only")}
+    of_runs |= {"runs": [*RUNS, "contestants"], "contestant": ["contestants"]}
     for name, actions in {"model": [*RUNS, "memory"], **of_runs, "variant": ["run"], "write": ["tables"]}.items():
         if getattr(given, name) and given.action not in actions:
             raise ValueError(f"--{name} has no effect on {given.action}; it is for {', '.join(actions)}.")
@@ -120,7 +129,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("name", choices=[*names(), "tables"], help="an experiment; or tables, for those of all")
     parser.add_argument("action", nargs="?", default="run", choices=list(ACTIONS), help="what to do, see below")
-    parser.add_argument("--model", nargs="+", choices=list(PathModel.registry), help="models to run; all by default")
+    parser.add_argument("--model", nargs="+", help="models to run; all by default")
+    parser.add_argument("--contestant", nargs="+", help="contestants to measure; all by default")
     parser.add_argument("--runs", type=_positive, help="number of runs per cell (seeds 0, 1, ...)")
     parser.add_argument("--epochs", type=_positive, help="maximum number of epochs per run")
     parser.add_argument(
@@ -145,7 +155,7 @@ def _positive(text: str) -> int:
 def _models(experiment: Experiment, action: str) -> list[str]:
     if action in ("search", "ablations"):
         return [experiment.config[action]["model"]]
-    return list(experiment.config["models"])
+    return experiment.models if action == "run" else list(experiment.config["models"])
 
 
 def _chosen(experiment: Experiment, runs: list[Run], only: list[str]) -> list[Run]:
@@ -153,9 +163,10 @@ def _chosen(experiment: Experiment, runs: list[Run], only: list[str]) -> list[Ru
     wanted = [text.partition("=")[::2] for text in only]
 
     def has(run: Run, name: str, value: str) -> bool:
-        known = {experiment.config["column"]: run.column, "seed": run.seed}
+        known = {}
         for table in run.settings.values():
             known |= table
+        known |= {experiment.config["column"]: run.column, "seed": run.seed}
         return str(known.get(name)) == value
 
     chosen = [run for run in runs if all(has(run, name, value) for name, value in wanted)]

@@ -6,16 +6,18 @@ and whether sepsis was found in them; 70 % training, 15 % validation, 15 % test.
 
 The contestants are:
 
-- boosting: `HistGradientBoostingClassifier` on `experiments.boosting.summaries`, stopped early on the validation series;
+- boosting: `HistGradientBoostingClassifier` on `experiments.boosting.summaries`; validation series stop it early;
 - boosting, several: as many of them as there are members, averaged; each stops early on a tenth of the training and
   validation series;
-- default: one `NeuralCDEClassifier()`, which is the first of the members below;
+- one member: the first of the members below, `NeuralCDEClassifier(members=1)`;
+- default: the first four members averaged, as `NeuralCDEClassifier()` does for so many series;
 - members: the members averaged, as `NeuralCDEClassifier(members=5)` does;
 - members and boosting: `NeuralCDEClassifier(members=5, boosting=True)`.
 
 The classifiers get the training and the validation series together, as a user would give them, and each member holds
 out 15 % of them for its own validation. The members of an ensemble and its trees are fitted together, so that "members"
-has the seconds of both. The seconds of "default" are those of the epochs of one member.
+has the seconds of both. The seconds of "one member" and "default" are those of the epochs of their members, as if one
+had been trained after the other.
 
 The settings of the trees were chosen on the validation series of split 0, before anything was measured on test series
 (`python -m experiments.against_boosting --choose`). AUROC and log-loss there, with 1,000 trees at most:
@@ -77,6 +79,7 @@ GRID: dict[str, tuple[Any, ...]] = {
     "min_samples_leaf": (20, 100),
     "max_iter": (1000,),
 }
+DEFAULT_MEMBERS = 4  # of the estimators' default for as many series
 Predict = Callable[[], NDArray[np.float64]]
 
 
@@ -177,33 +180,54 @@ def measured(split: int, intensity: bool, members: int, *, threads: int | None =
     if threads is not None:
         torch.set_num_threads(threads)
     series, labels = stays()
-    training, validation, test = parts(labels, split)
+    judged = contestants(
+        series, labels, parts(labels, split), intensity=intensity, members=members, random_state=split, **options
+    )
+    what = {"split": split, "intensity": intensity, "members": members, "series": len(series)}
+    return {**what, "contestants": judged, **provenance()}
+
+
+def contestants(
+    series: nc.IrregularSeries,
+    labels: NDArray[np.int64],
+    split: Split,
+    *,
+    intensity: bool,
+    members: int,
+    random_state: int,
+    first_seed: int = 0,
+    **options: Any,
+) -> dict[str, Line]:
+    """Fit all contestants on a split; their scores on its test series. `first_seed` is that of the trees averaged."""
+    training, validation, test = split
     held_out = series[validation], labels[validation]
     both = np.sort(np.concatenate([training, validation]))
     test_series, truth = series[test], labels[test]
     judged: dict[str, Line] = {}
-    trees = BoostedSummaries(intensity=intensity, settings=CHOSEN, random_state=split)
-    fit_seconds, _ = _timed(lambda: trees.fit(series[training], labels[training], validation=held_out))
-    judged["boosting"] = _judged(truth, lambda: trees.predict_proba(test_series), fit_seconds)
+    trees = BoostedSummaries(intensity=intensity, settings=CHOSEN, random_state=random_state)
+    fit_seconds, _ = timed(lambda: trees.fit(series[training], labels[training], validation=held_out))
+    judged["boosting"] = judge(truth, lambda: trees.predict_proba(test_series), fit_seconds)
     X, y = series[both], labels[both]
     if members > 1:
-        several = [BoostedSummaries(intensity=intensity, settings=CHOSEN, random_state=k) for k in range(members)]
-        fit_seconds, _ = _timed(lambda: [one.fit(X, y) for one in several])
-        judged["boosting, several"] = _judged(truth, lambda: _mean_odds(several, test_series), fit_seconds)
+        seeds = range(first_seed, first_seed + members)
+        several = [BoostedSummaries(intensity=intensity, settings=CHOSEN, random_state=k) for k in seeds]
+        fit_seconds, _ = timed(lambda: [one.fit(X, y) for one in several])
+        judged["boosting, several"] = judge(truth, lambda: _mean_odds(several, test_series), fit_seconds)
     ensemble = {"members": members, "boosting": True} if members > 1 else {}
-    model = nc.NeuralCDEClassifier(random_state=split, intensity=intensity, **ensemble, **options)
-    fit_seconds, _ = _timed(lambda: model.fit(X, y))
+    model = nc.NeuralCDEClassifier(random_state=random_state, intensity=intensity, **ensemble, **options)
+    fit_seconds, _ = timed(lambda: model.fit(X, y))
     if ensemble:
         # The outputs of the trees come after those of the members.
-        seconds, outputs = _timed(lambda: model.member_outputs(test_series)[: len(model.members_)])
-        first, mean = (_scores(truth, model.task_.probabilities(found)) for found in (outputs[0], outputs.mean(0)))
-        epochs = sum(row["seconds"] for row in model.members_[0].history)
-        judged["default"] = {**first, "fit_seconds": epochs, "predict_seconds": seconds / len(outputs)}
-        judged["members"] = {**mean, "fit_seconds": fit_seconds, "predict_seconds": seconds}
-    name = "members and boosting" if ensemble else "default"
-    judged[name] = _judged(truth, lambda: model.predict_proba(test_series), fit_seconds)
-    what = {"split": split, "intensity": intensity, "members": members, "series": len(series)}
-    return {**what, "contestants": judged, **provenance()}
+        seconds, outputs = timed(lambda: model.member_outputs(test_series)[: len(model.members_)])
+        for name, count in (("one member", 1), ("default", DEFAULT_MEMBERS), ("members", members)):
+            found = _scores(truth, model.task_.probabilities(outputs[:count].mean(0)))
+            epochs = sum(row["seconds"] for member in model.members_[:count] for row in member.history)
+            share = seconds * min(count, members) / members
+            judged[name] = {**found, "fit_seconds": epochs, "predict_seconds": share}
+        judged["members"]["fit_seconds"] = fit_seconds
+    name = "members and boosting" if ensemble else "one member"
+    judged[name] = judge(truth, lambda: model.predict_proba(test_series), fit_seconds)
+    return judged
 
 
 def tables(lines: list[Line]) -> Iterator[Table]:
@@ -232,14 +256,16 @@ def tables(lines: list[Line]) -> Iterator[Table]:
 SECONDS = ("fit_seconds", "predict_seconds")
 
 
-def _timed(run: Callable[[], Any]) -> tuple[float, Any]:
+def timed(run: Callable[[], Any]) -> tuple[float, Any]:
+    """The seconds that a function takes, and its result."""
     start = time.perf_counter()
     result = run()
     return round(time.perf_counter() - start, 2), result
 
 
-def _judged(labels: NDArray[np.int64], predict: Predict, fit_seconds: float) -> Line:
-    seconds, probabilities = _timed(predict)
+def judge(labels: NDArray[np.int64], predict: Predict, fit_seconds: float) -> Line:
+    """The scores of predictions, with the seconds of fitting and predicting."""
+    seconds, probabilities = timed(predict)
     return {**_scores(labels, probabilities), "fit_seconds": fit_seconds, "predict_seconds": seconds}
 
 

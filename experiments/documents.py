@@ -5,16 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from .experiment import HERE, Experiment
-from .tables import main_table, tables
+from .tables import NOTHING, ablation_tables, extra_tables, main_table, tables
 
-PAGES = (HERE.parent / "docs" / "experiments.md",)
+DOCS = HERE.parent / "docs"
+PAGES = (DOCS / "experiments.md",)
+REPRODUCING = DOCS / "reproducing.md"  # with the tables of ablations of the experiments that it has marks for
 COMMAND = "python -m experiments tables --write"
 
 
 def documents(experiment: Experiment) -> dict[Path, str]:
     """The current text of every document with tables of the experiment, by file.
 
-    docs/experiments.md is included only if the results are in the experiment's own folder.
+    The pages in docs/ are included only if the results are in the experiment's own folder.
     """
     made = [table.markdown() for table in tables(experiment)]
     head = (
@@ -22,9 +24,15 @@ def documents(experiment: Experiment) -> dict[Path, str]:
         "[README.md](README.md) says what was done.\n\n"
     )
     texts = {experiment.folder / "RESULTS.md": head + "\n".join(made)} if made else {}
-    main = main_table(experiment)
-    if main is not None and experiment.folder == HERE / experiment.name:
-        texts |= {page: between_marks(page.read_text(), experiment.name, main.markdown()) for page in PAGES}
+    if experiment.folder == HERE / experiment.name:
+        main = main_table(experiment)
+        shown = [*([] if main is None else [main]), *extra_tables(experiment)]
+        text = "\n".join(table.markdown() for table in shown) or NOTHING
+        texts |= {page: between_marks(page.read_text(), experiment.name, text) for page in PAGES}
+        name, page = f"{experiment.name} ablations", REPRODUCING.read_text()
+        if f"<!-- {name}: " in page:
+            changes = "\n".join(table.markdown() for table in ablation_tables(experiment)) or NOTHING
+            texts[REPRODUCING] = between_marks(page, name, changes)
     return texts
 
 

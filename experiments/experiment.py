@@ -114,10 +114,30 @@ class Experiment:
         parts: Parts = module.prepare(self.config, data, run.column, run.settings)
         return parts
 
+    @property
+    def models(self) -> list[str]:
+        """The names of the models that the harness trains: the paper's, then those beside them."""
+        return [*self.config["models"], *self.config.get("more_models", {})]
+
+    def runs(self, model: str) -> int:
+        """How many runs (seeds) of a model there are in each column."""
+        return int(self.config.get("runs_of", {}).get(model, self.config["runs"]))
+
+    def shape(self, column: Any = None) -> dict[str, int]:
+        """The sizes of the data in a column: channels, outputs, static features."""
+        return {**self.config["shape"], **self._of_column(column).get("shape", {})}
+
     def settings(
-        self, model: str, changes: Mapping[str, Mapping[str, Any]] | None = None, *, variant: str | None = None
+        self,
+        model: str,
+        changes: Mapping[str, Mapping[str, Any]] | None = None,
+        *,
+        column: Any = None,
+        variant: str | None = None,
     ) -> Settings:
-        """The settings of a model, with changes to single entries; `variant` names a variant of the experiment.
+        """The settings of a model, with changes to single entries.
+
+        `column` is a column of the table, in which settings may differ; `variant` names a variant of the experiment.
 
         Raises
         ------
@@ -128,7 +148,15 @@ class Experiment:
             name: value for name, value in asdict(TrainingSettings()).items() if name not in ("seed", "verbose")
         }
         tables = merged({"training": training}, self.config["settings"])
-        tables = merged(tables, {"model": self.config["models"][model]})
+        of_column = self._of_column(column)
+        tables = merged(tables, of_column.get("settings", {}))
+        if model in self.config["models"]:
+            tables = merged(tables, {"model": self.config["models"][model]})
+        else:
+            own = self.config["more_models"][model]
+            tables = merged(tables, {name: table for name, table in own.items() if isinstance(table, dict)})
+            tables["model"] = dict(own["model"])  # other models do not have the options of the paper's
+        tables = merged(tables, {"model": of_column.get("models", {}).get(model, {})})
         if variant is not None:
             other = self.config["variants"][variant]
             tables = merged(tables, other["settings"])
@@ -141,8 +169,12 @@ class Experiment:
             )
         return tables
 
+    def _of_column(self, column: Any) -> dict[str, Any]:
+        found: dict[str, Any] = self.config.get("per_column", {}).get(str(column), {})
+        return found
+
     def file(self, kind: str) -> Path:
-        """The file with results of a kind: "results", "search", "ablations", "memory", "speed" or "baseline"."""
+        """The file with results of a kind: "results", "search", "ablations", "contestants", "memory", "speed", ..."""
         return self.folder / f"{kind}.jsonl"
 
     def paper(self, model: str, column: Any) -> float | None:
@@ -151,8 +183,10 @@ class Experiment:
         values = None if row is None else row[self.config["metric"]]
         if values is None or column not in self.config["columns"]:
             return None
-        value = float(values[self.config["columns"].index(column)][0])
-        return value / 100 if self.percent else value
+        found = values[self.config["columns"].index(column)]
+        if not found:  # the paper does not have this column
+            return None
+        return float(found[0]) / 100 if self.percent else float(found[0])
 
     @property
     def percent(self) -> bool:

@@ -25,11 +25,15 @@ def make_path(series: nc.IrregularSeries, settings: Settings) -> nc.ControlPath:
 
 
 def make_model(name: str, settings: Settings, **shape: int) -> PathModel:
-    """A model for paths of this shape: channels, outputs, static features."""
+    """A model for paths of this shape: channels, outputs, static features.
+
+    `kind` among its options is the registered name of the model, where `name` is another one.
+    """
     options = dict(settings["model"])
-    steps = options.pop("steps")
-    options["steps"] = nc.AtKnots() if steps == "knots" else nc.FixedSteps(steps)
-    kind: Any = PathModel.registry[name]
+    steps = options.pop("steps", None)
+    if steps is not None:
+        options["steps"] = nc.AtKnots() if steps == "knots" else nc.FixedSteps(steps)
+    kind: Any = PathModel.registry[options.pop("kind", name)]
     model: PathModel = kind(**shape, **options)
     return model
 
@@ -45,9 +49,11 @@ def matched(experiment: Experiment, name: str, like: Settings) -> Settings:
     `like` are the settings of the searched model. The field, if there is one, has the same depth, and its width is
     proportional to the state.
     """
-    shape, size = experiment.config["shape"], like["model"]
+    column = experiment.config["search"]["column"]
+    shape, size = experiment.shape(column), like["model"]
     most = parameters(make_model(experiment.config["search"]["model"], like, **shape))
-    own = merged(experiment.settings(name, experiment.config["search"]["common"]), {"training": like["training"]})
+    own = experiment.settings(name, experiment.config["search"]["common"], column=column)
+    own = merged(own, {"training": like["training"]})
     best = None
     for hidden in itertools.count(1):
         sizes = {"hidden": hidden}

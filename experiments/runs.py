@@ -31,10 +31,11 @@ def table_runs(
     experiment: Experiment, models: Sequence[str], runs: int | None, epochs: int | None, variant: str | None = None
 ) -> list[Run]:
     """The runs of every model in every column of the paper's table, ordered by seed."""
-    config = experiment.config
+    most = runs or max(experiment.runs(model) for model in models)
     return [
-        Run(model, column, seed, capped(experiment.settings(model, variant=variant), epochs))
-        for seed, model, column in itertools.product(range(runs or config["runs"]), models, config["columns"])
+        Run(model, column, seed, capped(experiment.settings(model, column=column, variant=variant), epochs))
+        for seed, model, column in itertools.product(range(most), models, experiment.config["columns"])
+        if runs or seed < experiment.runs(model)
     ]
 
 
@@ -44,7 +45,8 @@ def search_runs(experiment: Experiment, models: Sequence[str], runs: int | None,
     sizes = [dict(zip(search["grid"], values, strict=True)) for values in itertools.product(*search["grid"].values())]
     found = []
     for seed, size, model in itertools.product(range(runs or 1), sizes, models):
-        settings = capped(experiment.settings(search["model"], merged(search["common"], {"model": size})), epochs)
+        changes = merged(search["common"], {"model": size})
+        settings = capped(experiment.settings(search["model"], changes, column=search["column"]), epochs)
         if model != search["model"]:
             settings = matched(experiment, model, settings)
         found.append(Run(model, search["column"], seed, settings))
@@ -54,22 +56,32 @@ def search_runs(experiment: Experiment, models: Sequence[str], runs: int | None,
 def ablation_runs(experiment: Experiment, models: Sequence[str], runs: int | None, epochs: int | None) -> list[Run]:
     """The runs with one changed setting at a time. The seed also selects the fold, so changes are compared in pairs.
 
-    Changes to options that a model does not have are left out.
+    Changes to options that a model does not have are left out, and those that are `only` for other models.
     """
     ablations = experiment.config["ablations"]
     return [
-        Run(model, column, seed, changed(experiment, model, change, seed, epochs))
+        Run(model, column, seed, changed(experiment, model, change, seed, epochs, column))
         for seed, model, column, change in itertools.product(
             range(runs or FOLDS), models, ablations["columns"], ablations["changes"]
         )
-        if set(ablations["changes"][change].get("model", {})) <= set(experiment.settings(model)["model"])
+        if concerns(ablations["changes"][change], model, experiment.settings(model)["model"])
     ]
 
 
-def changed(experiment: Experiment, model: str, change: str, seed: int, epochs: int | None = None) -> Settings:
+def concerns(change: Settings, model: str, options: Settings) -> bool:
+    """Whether a change is for this model, which has these options."""
+    if "only" in change:
+        return model in change["only"]
+    return set(change.get("model", {})) <= set(options)
+
+
+def changed(
+    experiment: Experiment, model: str, change: str, seed: int, epochs: int | None = None, column: Any = None
+) -> Settings:
     """The settings of an ablation."""
     ablations = experiment.config["ablations"]
-    settings = merged(experiment.settings(model, ablations["common"]), ablations["changes"][change])
+    change_of_settings = {name: table for name, table in ablations["changes"][change].items() if name != "only"}
+    settings = merged(experiment.settings(model, ablations["common"], column=column), change_of_settings)
     return capped(merged(settings, {"data": {"fold": seed % FOLDS}}), epochs)
 
 
@@ -107,7 +119,9 @@ def carry_out(
         try:
             while left:
                 for run in itertools.islice(waiting, workers - len(running)):
+                    outputs = outputs_file(experiment, run, kind)
                     job = {**shared, "run": asdict(run), "checkpoint": str(checkpoints / run.name), "test": test}
+                    job["outputs"] = None if outputs is None else str(outputs)
                     running[_start(job, max(1, cores() // workers))] = run
                 time.sleep(0.1)
                 for process in [process for process in running if process.poll() is not None]:
@@ -125,6 +139,13 @@ def carry_out(
                 process.kill()
                 process.wait()
     return failures
+
+
+def outputs_file(experiment: Experiment, run: Run, kind: str = "results") -> Path | None:
+    """The file with the outputs of a run of the table, for models of which the configuration keeps them."""
+    if kind != "results" or run.model not in experiment.config.get("keep_outputs", []):
+        return None
+    return experiment.folder / "checkpoints" / "outputs" / f"{run.name}.npz"
 
 
 def cores() -> int:

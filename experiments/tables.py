@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
-from typing import NamedTuple
+from importlib import import_module
+from typing import Any, NamedTuple
 
 from neuralcde.models import PathModel
 
+from .contestants import contestant_settings
 from .experiment import Experiment, Settings, same
 from .lines import Line, read_lines
 from .memory import GRADIENTS
 from .runs import capped, changed
 
-KINDS = ("results", "memory", "speed", "search", "ablations")
+KINDS = ("results", "memory", "speed", "search")
+NOTHING = "No results are recorded yet.\n"
 
 
 class Table(NamedTuple):
@@ -35,7 +38,9 @@ def tables(experiment: Experiment) -> Iterator[Table]:
     main = main_table(experiment)
     if main is not None:
         yield main
-        yield costs(experiment, configured(lines["results"], experiment))
+    ours = configured(lines["results"], experiment)
+    if ours:
+        yield costs(experiment, ours)
     for variant, other in experiment.config.get("variants", {}).items():
         runs = configured(lines["results"], experiment, variant)
         if runs:
@@ -43,23 +48,40 @@ def tables(experiment: Experiment) -> Iterator[Table]:
     for kind, table in (("memory", memory), ("speed", speed), ("search", search)):
         if lines[kind]:
             yield table(experiment, lines[kind])
-    for model in experiment.config["models"]:
-        own = [line for line in lines["ablations"] if line["model"] == model]
+    yield from ablation_tables(experiment)
+    yield from extra_tables(experiment)
+
+
+def ablation_tables(experiment: Experiment) -> Iterator[Table]:
+    """A table of one change at a time for every model that has lines of them."""
+    lines = read_lines(experiment.file("ablations"))
+    for model in experiment.models:
+        own = [line for line in lines if line["model"] == model]
         if own:
             yield ablations(experiment, model, own)
 
 
+def extra_tables(experiment: Experiment) -> Iterator[Table]:
+    """The tables that only this experiment has: those of the module that its configuration names as `extra`."""
+    if "extra" in experiment.config:
+        yield from import_module(f"experiments.{experiment.name}.{experiment.config['extra']}").tables(experiment)
+
+
 def main_table(experiment: Experiment) -> Table | None:
-    """The paper's table with our figures, its memory column, and the gradient boosting baseline."""
+    """The paper's table with our figures, its memory columns, and what was measured beside the paper's models."""
     runs = configured(read_lines(experiment.file("results")), experiment)
-    if not runs:
+    contestants = read_lines(experiment.file("contestants"))
+    if not runs and not contestants:
         return None
     config, metric = experiment.config, experiment.config["metric"]
     table = scores(experiment, config["title"], runs)
-    measured = {(line["model"], line["gradient"]): line["memory_mb"] for line in read_lines(experiment.file("memory"))}
+    memories = memory_columns(experiment)
     for model, row in zip(config["paper"], table.rows, strict=True):
-        ours = measured.get((model, config["settings"]["model"]["gradient"]))
-        row += [str(config["paper"][model]["memory_mb"]), "" if ours is None else f"{ours:.1f}"]
+        row += [cell for column in memories for cell in column.cells(model, config["settings"]["model"]["gradient"])]
+    blank = ["" for _ in memories for _ in range(2)]
+    for title, measured in beside(experiment, runs, contestants):
+        cells = [cell for value in config["columns"] for cell in ("", spread(experiment, measured.get(value, [])))]
+        table.rows.append([title, *cells, *blank])
     boosted = {
         line[config["column"]]: text(experiment, line[f"test_{metric}"])
         for line in read_lines(experiment.file("baseline"))
@@ -68,8 +90,66 @@ def main_table(experiment: Experiment) -> Table | None:
         whole = f" ({boosted[0.0]} with nothing dropped)" if 0.0 in boosted else ""
         name = f"gradient boosting on summary statistics{whole}"
         cells = [cell for value in config["columns"] for cell in ("", boosted.get(value, ""))]
-        table.rows.append([name, *cells, "", ""])
-    return Table(table.title, [*table.names, "memory, MB, paper", "ours"], table.rows)
+        table.rows.append([name, *cells, *blank])
+    names = [name for column in memories for name in (f"{column.title}, paper", "ours")]
+    return Table(table.title, [*table.names, *names], table.rows)
+
+
+class MemoryColumn(NamedTuple):
+    """A column of memory: its title, the paper's figures by model, and ours by model and gradient method."""
+
+    title: str
+    paper: dict[str, str]
+    ours: dict[tuple[str, str], float]
+
+    def cells(self, model: str, gradient: str) -> list[str]:
+        """The paper's figure of a model and ours."""
+        ours = self.ours.get((model, gradient))
+        return [self.paper[model], "" if ours is None else f"{ours:.1f}"]
+
+
+def memory_columns(experiment: Experiment) -> list[MemoryColumn]:
+    """One column of memory; or one per column of the table, where the sizes of the data differ between these."""
+    config, found = experiment.config, read_lines(experiment.file("memory"))
+    if not isinstance(config["memory"], dict):
+        paper = {model: str(row["memory_mb"]) for model, row in config["paper"].items()}
+        return [MemoryColumn("memory, MB", paper, {(x["model"], x["gradient"]): x["memory_mb"] for x in found})]
+    columns = []
+    for place, (value, title) in enumerate(zip(config["columns"], config["column_titles"], strict=True)):
+        paper = {model: str(row["memory_mb"][place]) for model, row in config["paper"].items()}
+        own = [line for line in found if line[config["column"]] == value]
+        ours = {(line["model"], line["gradient"]): line["memory_mb"] for line in own}
+        columns.append(MemoryColumn(f"memory, MB, {title}", paper, ours))
+    return columns
+
+
+def beside(
+    experiment: Experiment, runs: list[Line], contestants: list[Line]
+) -> Iterator[tuple[str, dict[Any, list[float]]]]:
+    """Title and test metrics by column of everything that the paper does not have, in the order of the configuration.
+
+    These are the other models that the harness trained, and the contestants. A contestant's lines count only if their
+    settings are those of the configuration.
+    """
+    config, metric = experiment.config, f"test_{experiment.config['metric']}"
+
+    def by_column(lines: list[Line]) -> dict[Any, list[float]]:
+        return {
+            value: [line[metric] for line in lines if line[config["column"]] == value] for value in config["columns"]
+        }
+
+    for name, table in config.get("more_models", {}).items():
+        own = [line for line in runs if line["model"] == name]
+        if own:
+            yield table["title"], by_column(own)
+    for name, table in config.get("contestants", {}).items():
+        own = [
+            line
+            for line in contestants
+            if line["contestant"] == name and line["settings"] == contestant_settings(table)
+        ]
+        if own:
+            yield table["title"], by_column(own)
 
 
 def configured(lines: list[Line], experiment: Experiment, variant: str | None = None) -> list[Line]:
@@ -78,12 +158,16 @@ def configured(lines: list[Line], experiment: Experiment, variant: str | None = 
     Only the configured seeds count. Additional seeds of one cell, run after seeing its result, would bias it.
     """
 
+    def plan_of(line: Line) -> Settings:
+        return experiment.settings(line["model"], column=line[experiment.config["column"]], variant=variant)
+
     def with_cap(cap: int) -> list[Line]:
         return [
             line
             for line in lines
-            if line["seed"] < experiment.config["runs"]
-            and same(line["settings"], capped(experiment.settings(line["model"], variant=variant), cap))
+            if line["model"] in experiment.models
+            and line["seed"] < experiment.runs(line["model"])
+            and same(line["settings"], capped(plan_of(line), cap))
         ]
 
     caps = sorted({line["settings"]["training"]["max_epochs"] for line in lines}, reverse=True)
@@ -99,20 +183,22 @@ def scores(experiment: Experiment, title: str, runs: list[Line]) -> Table:
         names += [f"{column}, paper", "ours"]
     for model, paper in config["paper"].items():
         row = [_title(model)]
-        for value, (mean, deviation) in zip(config["columns"], paper[metric], strict=True):
-            row += [text(experiment, mean / unit, deviation / unit)]
+        for value, published in zip(config["columns"], paper[metric], strict=True):
+            row += [text(experiment, *(number / unit for number in published)) if published else ""]
             row += [spread(experiment, [line[f"test_{metric}"] for line in _cell(experiment, runs, model, value)])]
         rows.append(row)
-    cap = max(line["settings"]["training"]["max_epochs"] for line in runs)
-    return Table(f"{title}: test {metric}, mean ± standard deviation (runs); at most {cap} epochs per run", names, rows)
+    caps = [line["settings"]["training"]["max_epochs"] for line in runs if line["model"] in config["paper"]]
+    most = f"; at most {max(caps)} epochs per run" if caps else ""
+    return Table(f"{title}: test {metric}, mean ± standard deviation (runs){most}", names, rows)
 
 
 def costs(experiment: Experiment, runs: list[Line]) -> Table:
     """Cost of the runs, and the time until their validation metric reached the paper's metric."""
     config, rows = experiment.config, []
-    for model in config["paper"]:
+    others = config.get("more_models", {})
+    for model in [*config["paper"], *(name for name in others if any(line["model"] == name for line in runs))]:
         own = [line for line in runs if line["model"] == model]
-        row = [_title(model), ", ".join(sorted({str(line["parameters"]) for line in own}))]
+        row = [_name(experiment, model), ", ".join(map(str, sorted({line["parameters"] for line in own})))]
         row += [_mean(own, "epochs", 0), _mean(own, "seconds_per_epoch", 2), _mean(own, "seconds", 0)]
         row += [_mean(own, "cpu_seconds", 0), _mean(own, "peak_memory_mb", 1)]
         row.append(str(sum(line["epochs"] == line["settings"]["training"]["max_epochs"] for line in own)))
@@ -139,16 +225,19 @@ def costs(experiment: Experiment, runs: list[Line]) -> Table:
 
 def memory(experiment: Experiment, lines: list[Line]) -> Table:
     """The latest figure for every model and gradient method."""
-    last = {(line["model"], line["gradient"]): f"{line['memory_mb']:.1f}" for line in lines}
-    rows = [
-        [_title(model), str(paper["memory_mb"]), *(last.get((model, way), "") for way in GRADIENTS)]
-        for model, paper in experiment.config["paper"].items()
-    ]
+    columns, rows = memory_columns(experiment), []
+    for model in experiment.config["paper"]:
+        of_column = [[column.paper[model], *(column.cells(model, way)[1] for way in GRADIENTS)] for column in columns]
+        rows.append([_title(model), *(cell for cells in of_column for cell in cells)])
     title = (
         "Memory, MB. Paper: GPU memory during a whole training. Ours: peak of a forward and backward pass in addition "
         "to model and path, by gradient method"
     )
-    return Table(title, ["model", "paper", *GRADIENTS], rows)
+    names = ["paper", *GRADIENTS]
+    if len(columns) > 1:
+        titles = experiment.config["column_titles"]
+        names = [f"{title}, {name}" if name == "paper" else name for title in titles for name in names]
+    return Table(title, ["model", *names], rows)
 
 
 def speed(experiment: Experiment, lines: list[Line]) -> Table:
@@ -164,7 +253,7 @@ def speed(experiment: Experiment, lines: list[Line]) -> Table:
     about = lines[-1]
     title = (
         f"Neural CDE and torchcde {about['torchcde']} (rk4, unit steps, adjoint): seconds per epoch of forward and "
-        f"backward passes and Adam steps, mean over {about['epochs']} epochs, taking training steps in turn, "
+        f"backward passes and Adam steps, mean over {about['epochs']:g} epochs, taking training steps in turn, "
         f"{about['threads']} thread(s), {about['machine']}, {about['date']}"
     )
     return Table(title, ["", "torchcde", "ours", "times faster", "ours, knot to knot", "times faster"], rows)
@@ -181,7 +270,7 @@ def search(experiment: Experiment, lines: list[Line]) -> Table:
     found: dict[tuple[str, ...], list[Line]] = {}
     for line in (line for line in lines if line[experiment.config["column"]] == plan["column"]):
         cap = line["settings"]["training"]["max_epochs"]
-        planned = capped(experiment.settings(line["model"], plan["common"]), cap)
+        planned = capped(experiment.settings(line["model"], plan["common"], column=plan["column"]), cap)
         if same(but_for_sizes(line["settings"]), but_for_sizes(planned)):
             row = (_title(line["model"]), *(str(line["settings"]["model"].get(name, "")) for name in sizes))
             found.setdefault((*row, str(line["parameters"]), str(cap)), []).append(line)
@@ -202,7 +291,9 @@ def ablations(experiment: Experiment, model: str, lines: list[Line]) -> Table:
     cap = max(line["settings"]["training"]["max_epochs"] for line in lines)
     own = {
         change: [
-            line for line in lines if same(line["settings"], changed(experiment, model, change, line["seed"], cap))
+            line
+            for line in lines
+            if same(line["settings"], changed(experiment, model, change, line["seed"], cap, line[config["column"]]))
         ]
         for change in plan["changes"]
     }
@@ -220,9 +311,9 @@ def ablations(experiment: Experiment, model: str, lines: list[Line]) -> Table:
         rows.append([*row, _mean(own[change], "best_epoch", 0)])
     titles = [config["column_titles"][config["columns"].index(value)] for value in plan["columns"]]
     title = (
-        f"One change at a time, {_title(model)}, {plan['what']}, at most {cap} epochs: {config['metric']} on folds "
-        "of the training and validation series, mean ± standard deviation (folds), and mean difference on the same "
-        "folds ± its standard error"
+        f"One change at a time, {_name(experiment, model)}, {plan['what']}, at most {cap} epochs: {config['metric']} "
+        "on folds of the training and validation series, mean ± standard deviation (folds), and mean difference on the "
+        "same folds ± its standard error"
     )
     pairs_of = [name for title in titles for name in (title, "difference")]
     return Table(title, ["change", *pairs_of, "best epoch"], rows)
@@ -256,5 +347,11 @@ def _mean(lines: list[Line], name: str, digits: int) -> str:
 
 
 def _title(model: str) -> str:
-    """Name of a model in a table."""
+    """Name of one of the paper's models in a table."""
     return PathModel.registry[model].title
+
+
+def _name(experiment: Experiment, model: str) -> str:
+    """Name of any model of the experiment in a table."""
+    others = experiment.config.get("more_models", {})
+    return str(others[model]["title"]) if model in others else _title(model)

@@ -1,8 +1,8 @@
 """What typing errors do to predictions: one observed value in a thousand is multiplied by a thousand.
 
 `python -m experiments.typing_errors` trains the default classifier on made-up ICU stays, and on 6,000 sepsis stays if
-the data set is there. It prints the AUROC on test series without and with the errors, and how far a single probability
-moves.
+the data set is there. It prints the AUROC on test series without and with the errors, how far a single probability
+moves, and how many series get a probability beyond 0.999 by an error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import neuralcde as nc
 from .defaults_data import Data, stays
 from .tables import Table
 
-SHARE, FACTOR, SEPSIS_STAYS = 1e-3, 1000.0, 6000
+SHARE, FACTOR, SEPSIS_STAYS, CERTAIN = 1e-3, 1000.0, 6000, 0.999
 
 
 def with_errors(series: nc.IrregularSeries, seed: int = 0) -> nc.IrregularSeries:
@@ -37,7 +37,7 @@ def with_errors(series: nc.IrregularSeries, seed: int = 0) -> nc.IrregularSeries
 
 
 def measured(data: Data, **options: Any) -> dict[str, float]:
-    """AUROC without and with errors, the largest change of a probability, and the largest probability with errors."""
+    """AUROC without and with errors, and what the errors do to single probabilities."""
     training, test = train_test_split(np.arange(len(data.labels)), test_size=0.3, random_state=0, stratify=data.labels)
     model = nc.NeuralCDEClassifier(random_state=0, **options).fit(data.series[training], data.labels[training])
     clean = data.series[test]
@@ -49,7 +49,13 @@ def measured(data: Data, **options: Any) -> dict[str, float]:
         "largest change": float(np.abs(after - before).max()),
         "largest probability": float(before.max()),
         "largest probability with errors": float(after.max()),
+        "driven beyond 0.999": int((certain(after) & ~certain(before)).sum()),
     }
+
+
+def certain(probabilities: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which cases are all but decided, either way."""
+    return np.maximum(probabilities, 1 - probabilities) > CERTAIN
 
 
 def data_sets() -> Iterator[tuple[str, Data]]:
@@ -67,8 +73,12 @@ def data_sets() -> Iterator[tuple[str, Data]]:
 def table(results: dict[str, dict[str, float]]) -> Table:
     """One row per data set."""
     names = list(next(iter(results.values())))
-    rows = [[name, *(f"{found[column]:.4f}" for column in names)] for name, found in results.items()]
+    rows = [[name, *(_text(found[column]) for column in names)] for name, found in results.items()]
     return Table("Test series with one observed value in 1,000 multiplied by 1,000", ["data", *names], rows)
+
+
+def _text(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.4f}"
 
 
 if __name__ == "__main__":

@@ -14,9 +14,12 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from benchmarks.memory import peak_megabytes
+from numpy.typing import NDArray
 
 import neuralcde as nc
 from neuralcde.models import PathModel
@@ -29,8 +32,13 @@ from .models import make_model, parameters
 from .provenance import provenance
 
 
-def perform(experiment: Experiment, run: Run, *, data: Path, checkpoint: Path, test: bool) -> Line:
-    """Train a model, from its checkpoint if there is one, and score it; returns the line of results."""
+def perform(
+    experiment: Experiment, run: Run, *, data: Path, checkpoint: Path, test: bool, outputs: Path | None = None
+) -> Line:
+    """Train a model, from its checkpoint if there is one, and score it; returns the line of results.
+
+    `outputs` is a file for the outputs on the scored data, for ensembles; None to keep none.
+    """
     config, about, start = experiment.config, provenance(), time.perf_counter()
     parts = experiment.prepare(data, run)
     torch.manual_seed(run.seed)
@@ -44,9 +52,12 @@ def perform(experiment: Experiment, run: Run, *, data: Path, checkpoint: Path, t
     if result.interrupted:
         raise KeyboardInterrupt
     cpu, here = time.process_time() - cpu, len(result.history) - before
-    scores = _scores(
+    scores, found = _scores(
         config["metric"], model, parts, "held_out" if "fold" in run.settings["data"] else "test", test=test
     )
+    if outputs is not None:
+        outputs.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(outputs, **found)  # type: ignore[arg-type]
     return {
         "model": run.model,
         "seed": run.seed,
@@ -64,14 +75,19 @@ def perform(experiment: Experiment, run: Run, *, data: Path, checkpoint: Path, t
     }
 
 
-def _scores(metric: str, model: PathModel, parts: Parts, last: str, *, test: bool) -> Line:
+def _scores(
+    metric: str, model: PathModel, parts: Parts, last: str, *, test: bool
+) -> tuple[Line, dict[str, NDArray[Any]]]:
+    """The part of a line with the scores, and the outputs that were scored."""
     scored = {last: parts.test, "validation": parts.validation} if test else {"validation": parts.validation}
     line: Line = {}
+    found = {}
     for name, data in scored.items():
         outputs, targets = outputs_of(model, data)
         line[f"{name}_{metric}"] = parts.task.metrics(outputs, targets)[metric]
         line[f"{name}_series"] = len(outputs)
-    return line
+        found[name] = outputs.numpy()
+    return line, found
 
 
 def _costs(result: TrainingResult, metric: str, paper: float | None) -> Line:
@@ -118,7 +134,14 @@ def main() -> None:
         os._exit(1)
 
     threading.Thread(target=leave_with_parent, daemon=True).start()
-    line = perform(experiment, run, data=Path(job["data"]), checkpoint=Path(job["checkpoint"]), test=job["test"])
+    line = perform(
+        experiment,
+        run,
+        data=Path(job["data"]),
+        checkpoint=Path(job["checkpoint"]),
+        test=job["test"],
+        outputs=None if job["outputs"] is None else Path(job["outputs"]),
+    )
     print(json.dumps(line), flush=True)
 
 

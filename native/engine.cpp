@@ -12,6 +12,8 @@
 #include "solve_plan.hpp"
 #include "tile.hpp"
 #include "tile_worker.hpp"
+#include "walk_back_worker.hpp"
+#include "walk_worker.hpp"
 
 namespace neuralcde::LEVEL {
 
@@ -77,10 +79,48 @@ void evaluate(const RowBatch<Real>& batch) {
     });
 }
 
+// Every shares-th series, longest first, belongs to the same thread, whose lanes take them one after another.
+template <template <class, int> class Worker, class Real, int registers>
+std::vector<Worker<Real, registers>> walk_shares(const WalkPlan<Real, registers>& plan) {
+    const Walk<Real>& walk = plan.p;
+    const int64_t tiles = (walk.series + plan.width - 1) / plan.width;
+    const int64_t shares = std::max<int64_t>(1, std::min<int64_t>(walk.threads, tiles));
+    InterruptFlag interrupt(walk.interrupted);
+    std::vector<Worker<Real, registers>> workers;
+    workers.reserve(shares);
+    for (int64_t share = 0; share < shares; ++share) workers.emplace_back(plan);
+    parallel(shares, [&](int64_t share) { workers[share].run(share, shares, interrupt); });
+    return workers;
+}
+
+template <class Real, int registers>
+void walk_lanes(const Walk<Real>& walk, bool backward) {
+    const WalkPlan<Real, registers> plan(walk, backward);
+    if (!backward) {
+        walk_shares<WalkWorker>(plan);
+        return;
+    }
+    for (const auto& worker : walk_shares<WalkBackWorker>(plan)) {  // in a fixed order: sums are reproducible
+        plan.flow.collect(worker.flow_sums);
+        plan.jump.collect(worker.jump_sums);
+    }
+}
+
+template <class Real>
+void walk(const Walk<Real>& walk, bool backward) {
+    if (walk.registers == 2) {
+        walk_lanes<Real, 2>(walk, backward);
+    } else {
+        walk_lanes<Real, 1>(walk, backward);
+    }
+}
+
 template <class Real>
 constexpr Engine<Real> engine{lane_count<Real>, [](const Problem<Real>& p) { solve(p, false); },
                               [](const Problem<Real>& p) { solve(p, true); },
-                              [](const RowBatch<Real>& batch) { evaluate(batch); }};
+                              [](const RowBatch<Real>& batch) { evaluate(batch); },
+                              [](const Walk<Real>& w) { walk(w, false); },
+                              [](const Walk<Real>& w) { walk(w, true); }};
 
 }  // namespace
 

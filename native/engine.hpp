@@ -66,14 +66,18 @@ struct Program {
     bool present() const { return !ops.empty(); }
 };
 
-constexpr int most_stages = 16;
+constexpr int most_stages = 40;
 constexpr int most_features = 1 << 24;    // of a workspace: 1 GB per stage for 16 lanes of float
 constexpr int most_parameters = 1 << 24;  // of a program
 
-// An explicit Runge-Kutta method. a is a stages x stages matrix, row by row.
+// An explicit Runge-Kutta method. a is a stages x stages matrix, row by row. With an error estimate, stages that only
+// the estimate uses are among the stages, with weight 0 in b.
 struct Tableau {
     int stages = 0;
     std::vector<double> a, b, c;
+    std::vector<double> b_error = {};  // empty: no error estimate
+    int order = 1;
+    bool same_as_last = false;  // the last stage is evaluated at the end of the step
 };
 
 enum class Drive : int { increment, value };  // whether dX or X drives the flow, see term.hpp
@@ -114,6 +118,77 @@ struct Problem {
     Real* row_gradient = nullptr;          // or null: not wanted
 };
 
+// How a walk chooses its steps within a piece: a number of equal steps, or by the error.
+struct StepRule {
+    bool adaptive = false;
+    const int64_t* substeps = nullptr;  // (pieces) if not adaptive
+    double rtol = 0, atol = 0;   // if adaptive, as are the next two
+    int64_t max_steps = 0;       // tried forwards, in all; backwards, in a piece
+    double smooth = 0;           // how much the previous error counts: 0 but for a PI controller
+};
+
+constexpr double safety = 0.9, shrink = 0.2, grow = 10.0;  // of a step size controller
+constexpr double smallest_step = 1e-12;                    // as a part of its piece
+
+// What a walk found for a series.
+struct WalkCounts {
+    int64_t finished = 0, accepted = 0, rejected = 0, evaluations = 0;  // pieces, steps, steps, of the flow
+    int64_t stuck = 0;  // it stopped because no step is short enough, or because its state was not finite
+};
+constexpr int walk_columns = 5;
+constexpr const char* walk_column_names[] = {"finished", "accepted", "rejected", "evaluations", "stuck"};
+
+// The accepted steps of a series, and the state at the start of each; then its last state.
+template <class Real>
+struct Track {
+    std::vector<int64_t> piece;
+    std::vector<double> start, length;
+    std::vector<Real> states;
+};
+
+// Series that move along their own pieces, each with its own steps. Nothing is stored per step, unless `tracks` is set.
+// A lane whose series is finished takes the next one.
+template <class Real>
+struct Walk {
+    Program<Real> flow, jump;
+    Tableau tableau;
+    Drive drive = Drive::increment;
+    StepRule rule;
+    int64_t series = 0, hidden = 0, channels = 0, powers = 0, row_features = 0;
+
+    const Real* initial = nullptr;           // (series, hidden)
+    const Real* coefficients = nullptr;      // (pieces, powers, channels)
+    const Real* row_inputs = nullptr;        // (rows, row_features)
+    const int64_t* piece_offsets = nullptr;  // (series + 1)
+    const int64_t* row_offsets = nullptr;    // (series + 1)
+    const double* duration = nullptr;        // (pieces)
+    const uint8_t* jumps = nullptr;          // (rows) whether there is a jump; null: nowhere
+    const int64_t* order = nullptr;          // (series) longest first
+    int64_t pieces_per_gap = 1;
+    int registers = 1, threads = 1;
+    std::function<bool()> interrupted;
+
+    Real* last = nullptr;         // (series, hidden)
+    Real* at_rows = nullptr;      // (rows, hidden) after the jump, or null: not wanted
+    Real* before_jumps = nullptr; // (rows, hidden) where there is one, or null: not wanted
+    int64_t* counts = nullptr;    // (series, walk_columns)
+    double* stopped = nullptr;    // (series) u at which it stopped within its piece; 0 if finished
+    Track<Real>* tracks = nullptr;  // (series) or null: not wanted
+
+    // Fixed steps that are undone backwards by steps of the same method: the state at every `every`-th step of a series
+    // is stored, from place stored_offsets[series] on.
+    int64_t every = 0;
+    const int64_t* stored_offsets = nullptr;
+    Real* stored = nullptr;
+
+    // Backwards, all below. The states above are inputs then, and a row whose state is not there is walked over.
+    const Real* last_gradient = nullptr;   // (series, hidden)
+    const Real* rows_gradient = nullptr;   // (rows, hidden) of at_rows, or null
+    Real* initial_gradient = nullptr;      // (series, hidden)
+    Real* coefficient_gradient = nullptr;  // or null: not wanted
+    Real* input_gradient = nullptr;        // (rows, row_features) or null: not wanted
+};
+
 // A program and rows of inputs to evaluate it on. A row fills the workspace from feature 0 on.
 template <class Real>
 struct RowBatch {
@@ -130,6 +205,8 @@ struct Engine {
     void (*forward)(const Problem<Real>&);
     void (*backward)(const Problem<Real>&);
     void (*evaluate)(const RowBatch<Real>&);
+    void (*walk)(const Walk<Real>&);
+    void (*walk_back)(const Walk<Real>&);
 };
 
 }  // namespace neuralcde

@@ -1,8 +1,5 @@
 // The engine's functions in Python. Every argument is checked here; the kernels check nothing.
 
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/vector.h>
-
 #include <algorithm>
 #include <iterator>
 #include <numeric>
@@ -16,27 +13,6 @@ using namespace nb::literals;
 
 namespace neuralcde {
 namespace {
-
-template <class Real>
-const Engine<Real>& engine() {
-    const Level* level = chosen.load();
-    if constexpr (sizeof(Real) == 4) {
-        return *level->engine32;
-    } else {
-        return *level->engine64;
-    }
-}
-
-using Integers = std::optional<Array<const int64_t, 1>>;
-using Numbers = std::optional<Array<const double, 1>>;
-
-// Checks the offsets of ragged rows: series + 1 numbers from 0 to the number of rows; series without rows need `empty`.
-void check_offsets(const Array<const int64_t, 1>& offsets, size_t total, bool empty) {
-    require(offsets.shape(0) >= 1, "offsets must hold at least one number");
-    const int64_t *o = offsets.data(), series = static_cast<int64_t>(offsets.shape(0)) - 1;
-    require(o[0] == 0 && o[series] == static_cast<int64_t>(total), "offsets must start at 0 and end at the total");
-    for (int64_t i = 0; i < series; ++i) require(empty ? o[i] <= o[i + 1] : o[i] < o[i + 1], "offsets must increase");
-}
 
 // The events of all series, as columns like those of Problem. Steps are listed, or follow from the times.
 struct Events {
@@ -104,14 +80,6 @@ struct Saved {
     Array<const int64_t, 1> offsets, event;
 };
 
-Tableau make_tableau(Array<const double, 2> a, Array<const double, 1> b, Array<const double, 1> c) {
-    const size_t stages = b.shape(0);
-    require(stages >= 1 && stages <= most_stages, "the tableau has the wrong size");
-    require(a.shape(0) == stages && a.shape(1) == stages && c.shape(0) == stages, "the tableau has the wrong size");
-    return {static_cast<int>(stages), {a.data(), a.data() + stages * stages}, {b.data(), b.data() + stages},
-            {c.data(), c.data() + stages}};
-}
-
 // A checked problem and the arrays it points to. It is constant after construction: every call works on a copy of the
 // problem with its own outputs and checkpoints, so that threads may share a solve.
 template <class Real>
@@ -151,7 +119,6 @@ class Solve {
         for (int64_t i = 0; i < p.series && p.every; i += width)
             checkpoint_size += (events.count_of(order[i]) + p.every - 1) / p.every * width * p.hidden;
 
-        auto pointer = [](const auto& array) { return array ? array->data() : nullptr; };
         p.initial = initial.data(), p.coefficients = coefficients.data(), p.row_inputs = row_inputs.data();
         p.event_offsets = events.offsets.data(), p.piece = pointer(events.piece), p.from = pointer(events.start);
         p.step = pointer(events.length), p.duration = pointer(events.duration), p.jump_row = pointer(events.jump_row);
@@ -172,6 +139,25 @@ class Solve {
         Problem<Real> call = p;
         call.saved = states.data(), call.failed_event = failed_event.data(), call.checkpoints = checkpoints.data();
         run(level.forward, call);
+    }
+
+    // Writes the checkpoints of a forward pass whose states at all events are known.
+    void lay_out(Array<const Real, 2> event_states, Array<Real, 1> checkpoints) const {
+        require(p.every > 0, "there are no checkpoints");
+        require(static_cast<int64_t>(event_states.shape(0)) == events.total() &&
+                    static_cast<int64_t>(event_states.shape(1)) == p.hidden,
+                "event_states must have shape (events, hidden)");
+        check_checkpoints(checkpoints.shape(0), checkpoints.data());
+        const int64_t width = static_cast<int64_t>(level.lanes) * p.registers;
+        Real* to = checkpoints.data();
+        for (int64_t tile = 0; tile < p.series; tile += width)
+            for (int64_t e = 0; e < events.count_of(order[tile]); e += p.every, to += width * p.hidden)
+                for (int64_t j = 0; j < width; ++j) {
+                    const int64_t s = tile + j < p.series ? order[tile + j] : -1;
+                    const bool there = s >= 0 && e < events.count_of(s);
+                    const Real* from = there ? event_states.data() + (events.offsets.data()[s] + e) * p.hidden : nullptr;
+                    for (int64_t h = 0; h < p.hidden; ++h) to[h * width + j] = there ? from[h] : Real(0);
+                }
     }
 
     void backward(Array<const Real, 1> checkpoints, Array<const Real, 2> states_gradient,
@@ -209,17 +195,10 @@ class Solve {
     }
 
     static void run(void (*engine)(const Problem<Real>&), Problem<Real>& call) {
-        bool interrupted = false;
-        call.interrupted = [&interrupted] {
-            nb::gil_scoped_acquire acquire;
-            interrupted = PyErr_CheckSignals() != 0;
-            return interrupted;
-        };
-        {
-            nb::gil_scoped_release release;
+        interruptible([&](std::function<bool()> interrupted) {
+            call.interrupted = std::move(interrupted);
             engine(call);
-        }
-        if (interrupted) throw nb::python_error();
+        });
     }
 
     // The arrays that the problem points to.
@@ -250,10 +229,6 @@ void evaluate_rows(const ProgramSpec& spec, Arrays<Real> values, Array<const Rea
     engine<Real>().evaluate(batch);
 }
 
-// noconvert: an array of another dtype or layout is an error, never a silent copy (results in a copy would be lost).
-auto exact(const char* name) { return nb::arg(name).noconvert(); }
-auto maybe(const char* name) { return nb::arg(name).noconvert().none() = nb::none(); }
-
 template <class Real>
 void bind_solve(nb::module_& m, const char* name) {
     using S = Solve<Real>;
@@ -268,6 +243,8 @@ void bind_solve(nb::module_& m, const char* name) {
         .def_prop_ro("registers", &S::registers, "Width of a tile, in registers of lanes.")
         .def("forward", &S::forward, nb::kw_only(), exact("states"), exact("failed_event"), exact("checkpoints"),
              "Write the states asked for, the event after which each series was not finite, and the checkpoints.")
+        .def("lay_out", &S::lay_out, nb::kw_only(), exact("event_states"), exact("checkpoints"),
+             "Write the checkpoints, given the states at all events.")
         .def("backward", &S::backward, nb::kw_only(), exact("checkpoints"), exact("states_gradient"),
              exact("flow_gradients"), exact("jump_gradients"), exact("initial_gradient"), maybe("coefficient_gradient"),
              maybe("row_gradient"), "Write or add the gradients, given the gradient of the saved states.");
@@ -299,10 +276,11 @@ void bind_engine(nb::module_& m) {
              exact("ops"), exact("numbers"), "features"_a, "input"_a, "output"_a);
     nb::class_<Tableau>(m, "Tableau", "An explicit Runge-Kutta method.")
         .def("__init__",
-             [](Tableau* self, Array<const double, 2> a, Array<const double, 1> b, Array<const double, 1> c) {
-                 new (self) Tableau(make_tableau(a, b, c));
+             [](Tableau* self, Array<const double, 2> a, Array<const double, 1> b, Array<const double, 1> c,
+                Numbers b_error, int order, bool same_as_last) {
+                 new (self) Tableau(make_tableau(a, b, c, b_error, order, same_as_last));
              },
-             exact("a"), exact("b"), exact("c"));
+             exact("a"), exact("b"), exact("c"), maybe("b_error"), "order"_a = 1, "same_as_last"_a = false);
     nb::class_<Events>(m, "Events", "Jumps and steps of all series; steps are listed, or every event is a knot.")
         .def(nb::init<Array<const int64_t, 1>, Integers, Numbers, Numbers, Numbers, Integers, Numbers>(),
              exact("offsets"), nb::kw_only(), maybe("piece"), maybe("start"), maybe("length"), maybe("duration"),
@@ -317,6 +295,7 @@ void bind_engine(nb::module_& m) {
           "threads"_a, "Evaluate a program on every row.");
     bind_solve<float>(m, "Solve32");
     bind_solve<double>(m, "Solve64");
+    bind_walk(m);
 }
 
 }  // namespace neuralcde

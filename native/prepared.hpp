@@ -20,14 +20,17 @@ class Prepared {
     using V = Vector<Real>;
 
   public:
-    Prepared(const Program<Real>& program, int hidden, bool training) : program(program), hidden(hidden) {
+    // `few`: only so many lanes of a tile are in use, and the products with weights are made one by one; 0: all are.
+    Prepared(const Program<Real>& program, int hidden, bool training, int few = 0)
+        : program(program), hidden(hidden), few(few) {
         starts.resize(program.ops.size());
         turned_starts.resize(program.ops.size());
         size_t total = 0;
         for (size_t k = 0; k < program.ops.size(); ++k) {
             const Op& op = program.ops[k];
             if (op.code != Code::linear) continue;
-            starts[k] = total, total += T::packed_size(op.rows, op.columns);
+            starts[k] = total;
+            total += few ? T::packed_size_few(op.rows, op.columns) : T::packed_size(op.rows, op.columns);
             if (training) turned_starts[k] = total, total += T::packed_size(op.columns, op.rows);
         }
         packed = Aligned<Real>(total);
@@ -36,7 +39,11 @@ class Prepared {
             if (op.code != Code::linear) continue;
             const Real* weight = program.parameters[op.weight].values + op.weight_start;
             const Real* bias = op.bias < 0 ? nullptr : program.parameters[op.bias].values + op.bias_start;
-            T::pack(weight, bias, op.rows, op.columns, false, packed.data() + starts[k]);
+            if (few) {
+                T::pack_few(weight, bias, op.rows, op.columns, packed.data() + starts[k]);
+            } else {
+                T::pack(weight, bias, op.rows, op.columns, false, packed.data() + starts[k]);
+            }
             if (training) T::pack(weight, nullptr, op.columns, op.rows, true, packed.data() + turned_starts[k]);
         }
         if (training && program.present()) plan_gradients();
@@ -53,7 +60,12 @@ class Prepared {
             const int count = op.rows * registers;
             switch (op.code) {
                 case Code::linear:
-                    T::linear(packed.data() + starts[k], a, out, op.columns, op.rows, op.accumulate, op.function);
+                    if (few) {
+                        T::linear_few(packed.data() + starts[k], a, out, op.columns, op.rows, op.accumulate,
+                                      op.function, few);
+                    } else {
+                        T::linear(packed.data() + starts[k], a, out, op.columns, op.rows, op.accumulate, op.function);
+                    }
                     break;
                 case Code::unary:
                     for (int i = 0; i < count; ++i) out[i] = apply<Real>(op.function, a[i]);
@@ -207,7 +219,7 @@ class Prepared {
     }
 
     const Program<Real>& program;
-    const int hidden;
+    const int hidden, few;
 
   private:
     struct Plan {
@@ -260,5 +272,11 @@ class Prepared {
     std::vector<Plan> plans;
     std::vector<std::pair<int, int>> zeroed;
 };
+
+// The lanes that so many series use, if that is few enough for products one by one; else 0.
+template <class Real, int registers>
+int few_lanes(int64_t series) {
+    return registers == 1 && series <= lane_count<Real> / 4 ? static_cast<int>(series) : 0;
+}
 
 }  // namespace neuralcde::LEVEL

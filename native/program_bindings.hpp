@@ -1,15 +1,22 @@
 // Programs as Python describes them: tables of operations and lists of parameters, checked and assembled.
 #pragma once
 
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/vector.h>
+
+#include <cmath>
 #include <cstdint>
+#include <functional>
 #include <iterator>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "bindings.hpp"
 
 namespace neuralcde {
 
-// Internal linkage: engine_bindings.cpp and stream_bindings.cpp include this file.
+// Internal linkage: only the bindings of solves, walks and streams include this file.
 namespace {
 
 // The columns of the two tables that describe a program: one row of integers and one of numbers per operation.
@@ -23,7 +30,7 @@ struct ProgramSpec {
     int features, input, output;
 };
 
-[[maybe_unused]] ProgramSpec make_program(Array<const int64_t, 2> ops, Array<const double, 2> numbers, int features, int input,
+inline ProgramSpec make_program(Array<const int64_t, 2> ops, Array<const double, 2> numbers, int features, int input,
                          int output) {
     require(ops.shape(0) > 0, "a program needs operations");
     require(ops.shape(1) == op_width && numbers.shape(1) == 2 && ops.shape(0) == numbers.shape(0),
@@ -94,6 +101,66 @@ void set_gradients(Program<Real>& program, const OutArrays<Real>& gradients) {
         program.parameters[i].gradient = gradients[i].data();
     }
 }
+
+template <class Real>
+const Engine<Real>& engine() {
+    const Level* level = chosen.load();
+    if constexpr (sizeof(Real) == 4) {
+        return *level->engine32;
+    } else {
+        return *level->engine64;
+    }
+}
+
+using Integers = std::optional<Array<const int64_t, 1>>;
+using Numbers = std::optional<Array<const double, 1>>;
+
+// An optional array's data, or null.
+template <class Maybe>
+auto pointer(const Maybe& array) {
+    return array ? array->data() : nullptr;
+}
+
+// Checks the offsets of ragged rows: series + 1 numbers from 0 to the number of rows; series without rows need `empty`.
+inline void check_offsets(const Array<const int64_t, 1>& offsets, size_t total, bool empty) {
+    require(offsets.shape(0) >= 1, "offsets must hold at least one number");
+    const int64_t *o = offsets.data(), series = static_cast<int64_t>(offsets.shape(0)) - 1;
+    require(o[0] == 0 && o[series] == static_cast<int64_t>(total), "offsets must start at 0 and end at the total");
+    for (int64_t i = 0; i < series; ++i) require(empty ? o[i] <= o[i + 1] : o[i] < o[i + 1], "offsets must increase");
+}
+
+inline Tableau make_tableau(Array<const double, 2> a, Array<const double, 1> b, Array<const double, 1> c, Numbers b_error,
+                     int order, bool same_as_last) {
+    const size_t stages = b.shape(0);
+    require(stages >= 1 && stages <= most_stages, "the tableau has the wrong size");
+    require(a.shape(0) == stages && a.shape(1) == stages && c.shape(0) == stages, "the tableau has the wrong size");
+    require(!b_error || b_error->shape(0) == stages, "the tableau has the wrong size");
+    require(order >= 1 && order <= 1000, "the order of a tableau must be at least 1");
+    Tableau made{static_cast<int>(stages), {a.data(), a.data() + stages * stages}, {b.data(), b.data() + stages},
+                 {c.data(), c.data() + stages}};
+    if (b_error) made.b_error.assign(b_error->data(), b_error->data() + stages);
+    made.order = order, made.same_as_last = same_as_last;
+    return made;
+}
+
+// Runs work(interrupted) without the GIL; Ctrl-C ends it and raises KeyboardInterrupt.
+template <class Work>
+void interruptible(Work work) {
+    bool stopped = false;
+    {
+        nanobind::gil_scoped_release release;
+        work([&stopped] {
+            nanobind::gil_scoped_acquire acquire;
+            stopped = PyErr_CheckSignals() != 0;
+            return stopped;
+        });
+    }
+    if (stopped) throw nanobind::python_error();
+}
+
+// noconvert: an array of another dtype or layout is an error, never a silent copy (results in a copy would be lost).
+inline auto exact(const char* name) { return nanobind::arg(name).noconvert(); }
+inline auto maybe(const char* name) { return nanobind::arg(name).noconvert().none() = nanobind::none(); }
 
 }  // namespace
 

@@ -25,8 +25,8 @@ struct SolvePlan {
           channels(static_cast<int>(problem.channels)),
           stages(problem.tableau.stages),
           term(problem.drive, problem.powers, problem.channels),
-          flow(problem.flow, hidden, training),
-          jump(problem.jump, hidden, training),
+          flow(problem.flow, hidden, training, few_lanes<Real, registers>(problem.series)),
+          jump(problem.jump, hidden, training, few_lanes<Real, registers>(problem.series)),
           tiles((problem.series + width - 1) / width) {
         first_checkpoint.assign(tiles + 1, 0);
         for (int64_t tile = 0; tile < tiles; ++tile) {

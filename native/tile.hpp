@@ -90,6 +90,65 @@ struct Tile {
         });
     }
 
+    // For few series: the lanes are used for outputs. Weights are packed [inputs][outputs, padded], after the biases.
+    static int64_t packed_size_few(int64_t outputs, int64_t inputs) { return padded(outputs) * (inputs + 1); }
+
+    static void pack_few(const Real* weight, const Real* bias, int outputs, int inputs, Real* to) {
+        const int64_t stride = padded(outputs);
+        for (int o = 0; o < outputs; ++o) {
+            to[o] = bias ? bias[o] : Real(0);
+            for (int64_t i = 0; i < inputs; ++i) to[(i + 1) * stride + o] = weight[o * int64_t(inputs) + i];
+        }
+    }
+
+    // The same sums in the same order as `linear`, so the same bits: a matrix-vector product for each of the first
+    // `few` lanes of a tile that is one register wide.
+    static void linear_few(const Real* packed, const V* in, V* out, int inputs, int outputs, bool accumulate,
+                           Function function, int few) {
+        const int64_t stride = padded(outputs);
+        const Real* x = reinterpret_cast<const Real*>(in);
+        Real* y = reinterpret_cast<Real*>(out);
+        for (int j = 0; j < few; ++j)
+            for (int o = 0; o < outputs; o += 8 * lanes) {
+                const int vectors = static_cast<int>(std::min<int64_t>(8, (stride - o) / lanes));
+                const int count = std::min(outputs - o, vectors * lanes);
+                const Real* weights = packed + o;
+                const Real* from = x + j;
+                Real* to = y + o * width + j;
+                switch (vectors) {
+                    case 1: few_block<1>(weights, stride, from, to, inputs, count, accumulate, function); break;
+                    case 2: few_block<2>(weights, stride, from, to, inputs, count, accumulate, function); break;
+                    case 3: few_block<3>(weights, stride, from, to, inputs, count, accumulate, function); break;
+                    case 4: few_block<4>(weights, stride, from, to, inputs, count, accumulate, function); break;
+                    case 5: few_block<5>(weights, stride, from, to, inputs, count, accumulate, function); break;
+                    case 6: few_block<6>(weights, stride, from, to, inputs, count, accumulate, function); break;
+                    case 7: few_block<7>(weights, stride, from, to, inputs, count, accumulate, function); break;
+                    case 8: few_block<8>(weights, stride, from, to, inputs, count, accumulate, function); break;
+                }
+            }
+    }
+
+    template <int vectors>
+    static void few_block(const Real* weights, int64_t stride, const Real* x, Real* y, int inputs, int count,
+                          bool accumulate, Function function) {
+        V sum[vectors];
+        for (int v = 0; v < vectors; ++v) sum[v] = load(weights + v * lanes);
+        if (accumulate) {
+            alignas(64) Real old[vectors * lanes] = {};
+            for (int o = 0; o < count; ++o) old[o] = y[o * width];
+            for (int v = 0; v < vectors; ++v) sum[v] += load(old + v * lanes);
+        }
+        for (int i = 0; i < inputs; ++i) {
+            weights += stride;
+            const Real value = x[i * width];
+            for (int v = 0; v < vectors; ++v) sum[v] += load(weights + v * lanes) * value;
+        }
+        alignas(64) Real found[vectors * lanes];
+        for (int v = 0; v < vectors; ++v)
+            store(found + v * lanes, function == Function::identity ? sum[v] : apply<Real>(function, sum[v]));
+        for (int o = 0; o < count; ++o) y[o * width] = found[o];
+    }
+
     // Reads one row of `features` numbers per lane into the features of a tile; a null row counts as zeros.
     static void gather(const Real* const* rows, int features, V* to) {
         int f = 0;

@@ -78,6 +78,7 @@ def test_public_names_are_complete():
         "Checkpoint",
         "Backprop",
         "Backsolve",
+        "Reversible",
         "Tableau",
         "Solution",
         "SolveError",

@@ -39,6 +39,7 @@ _HOME = {
     "Checkpoint": "solve",
     "Backprop": "solve",
     "Backsolve": "solve",
+    "Reversible": "solve",
     "Tableau": "solve",
     "Solution": "solve",
     "SolveError": "solve",
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
     from .solve import Backsolve as Backsolve
     from .solve import Checkpoint as Checkpoint
     from .solve import FixedSteps as FixedSteps
+    from .solve import Reversible as Reversible
     from .solve import Solution as Solution
     from .solve import SolveError as SolveError
     from .solve import Status as Status

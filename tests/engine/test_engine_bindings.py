@@ -64,7 +64,7 @@ def changed(x, place, value):
         ("saved", "event", lambda x: changed(x, 0, 10**6), "saved events must be sorted and within their series"),
         ("saved", "event", lambda x: changed(x, 0, -1), "saved events must be sorted and within their series"),
         ("tableau", "b", lambda x: torch.zeros(0, dtype=torch.float64), "the tableau has the wrong size"),
-        ("tableau", "a", lambda x: torch.zeros(17, 17, dtype=torch.float64), "the tableau has the wrong size"),
+        ("tableau", "a", lambda x: torch.zeros(41, 41, dtype=torch.float64), "the tableau has the wrong size"),
         ("solve", "initial", lambda x: x[:-1], "one more than the series"),
         ("solve", "registers", lambda x: 3, "one or two registers wide"),
         ("solve", "every", lambda x: -1, "every must not be negative"),
@@ -151,3 +151,21 @@ def test_a_program_without_operations():
     nothing = torch.zeros(0, len(kernels.OP_COLUMNS), dtype=torch.int64), torch.zeros(0, 2, dtype=torch.float64)
     with pytest.raises(ValueError, match="a program needs operations"):
         kernels.Program(*nothing, 5, 2, 0)
+
+
+def test_thousands_of_walks_in_their_own_process():
+    done = fresh_python(
+        """
+        import collections, json
+        from engine.walk_calls import attempt_walk
+        refused, accepted = collections.Counter(), collections.Counter()
+        for seed in range(700):
+            name, wrong = attempt_walk(seed)
+            (refused if wrong else accepted)[name] += 1
+        print(json.dumps([refused, accepted]))
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    refused, accepted = json.loads(done.stdout)
+    assert sum(refused.values()) > sum(accepted.values())
+    assert len(refused) > 25  # nearly every argument was altered at least once

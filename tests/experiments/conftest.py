@@ -76,6 +76,8 @@ def sepsis_pack(tmp_path, monkeypatch):
     lengths = rng.integers(4, 12, count)
     lengths[0] = 80
     label = (np.arange(count) % 3 == 0).astype(np.int8)
+    hourly = np.zeros(lengths.sum(), dtype=np.int8)
+    hourly[(np.cumsum(lengths) - np.where(np.arange(count) == 0, 20, 2))[label > 0]] = 1
     values = rng.normal(size=(lengths.sum(), 3)) + np.repeat(label, lengths)[:, None]
     values[rng.random(values.shape) < 0.5] = np.nan
     static = rng.normal(size=(count, 5))
@@ -89,6 +91,7 @@ def sepsis_pack(tmp_path, monkeypatch):
         patient_id=[f"p{k:03d}" for k in range(count)],
         feature_names=["HR", "O2Sat", "Temp"],
         static_names=["Age", "Gender", "Unit1", "Unit2", "HospAdmTime"],
+        sepsis_label=hourly,
         y72=label,
         keep_paper=np.arange(count) != 5,
     )

@@ -50,7 +50,7 @@ def test_one_line_per_split_and_no_repeats(sepsis_pack, tmp_path, capsys):
     assert sorted((line["split"], line["intensity"]) for line in lines) == [(0, False), (1, False)]
     for line in lines:
         assert line["series"] == 119  # one stay is not in the paper's experiment
-        assert list(line["contestants"]) == ["boosting", "default"]
+        assert list(line["contestants"]) == ["boosting", "one member"]
         for found in line["contestants"].values():
             assert 0 <= found["auroc"] <= 1
             assert min(found.values()) >= 0
@@ -104,6 +104,7 @@ def test_members_are_fitted_once(sepsis_pack, monkeypatch):
     assert list(line["contestants"]) == [
         "boosting",
         "boosting, several",
+        "one member",
         "default",
         "members",
         "members and boosting",
@@ -112,7 +113,7 @@ def test_members_are_fitted_once(sepsis_pack, monkeypatch):
     truth = labels[against_boosting.parts(labels, 0).test]
     expected = against_boosting.roc_auc_score(truth, outputs[:3, : len(truth), 0].mean(0))
     assert line["contestants"]["members"]["auroc"] == pytest.approx(expected)
-    assert line["contestants"]["default"]["fit_seconds"] == 2.5
+    assert line["contestants"]["one member"]["fit_seconds"] == 2.5
 
 
 def test_differences_to_boosting_are_paired():

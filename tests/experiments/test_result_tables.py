@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import pytest
 from experiments.__main__ import main
-from experiments.documents import COMMAND, PAGES, between_marks, documents
+from experiments.documents import COMMAND, PAGES, REPRODUCING, between_marks, documents
 from experiments.experiment import RENAMED, Experiment, complete, merged, names
 from experiments.lines import read_lines
 from experiments.runs import ablation_runs, changed, run_of, search_runs, table_runs
@@ -219,9 +219,26 @@ def test_gradient_boosting_on_the_same_split(pack, config, tmp_path, capsys):
 @pytest.mark.parametrize("name", names())
 def test_the_documents_are_up_to_date(name):
     made = documents(Experiment.find(name))
-    assert set(PAGES) < set(made)
+    assert set(PAGES) <= set(made)
     for file, text in made.items():
         assert file.read_text() == text, f"run: {COMMAND}"
+
+
+def test_the_page_of_differences_shows_what_they_are_worth():
+    for name in ("sepsis", "speech_commands"):
+        assert REPRODUCING in documents(Experiment.find(name))
+    assert REPRODUCING not in documents(Experiment.find(NAME))  # its own README has them
+
+
+def test_changes_may_be_for_some_models_only():
+    experiment = Experiment.find("sepsis")
+    changes = experiment.config["ablations"]["changes"]
+    of = {model: {run.key for run in ablation_runs(experiment, [model], 1, None)} for model in ("neural_cde", "gru_dt")}
+    only = [change for change in changes.values() if "only" in change]
+    assert only
+    for model, keys in of.items():
+        assert len(keys) == sum(model in change.get("only", [model]) for change in changes.values())
+    assert all("only" not in json.loads(key)[3] for keys in of.values() for key in keys)
 
 
 def test_results_elsewhere_are_not_for_the_pages(experiment):

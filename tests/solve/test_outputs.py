@@ -247,3 +247,34 @@ def test_natural_cubic_sees_the_future(engine):
     field = mlp(nc.natural_cubic(series), 3)
     a, b = (nc.solve_cde(nc.natural_cubic(one), field, z0, save="knots").at_knots for one in (series, other))
     assert (a - b)[rows == 1].abs().min() > 1e-9
+
+
+@pytest.mark.parametrize("flow", ["cde", "driven"])
+@pytest.mark.parametrize("scheme", ["natural_cubic", "linear", "rectilinear"])
+def test_the_derivative_of_the_solution(flow, scheme, engine):
+    """It is the limit of difference quotients of `evaluate`, also just after a knot."""
+    path = some_path(44, scheme=scheme, count=4, rows=(3, 6))
+    solution = solve(path, states(path, 3), flow=some_flow(flow, path, 3), solver="tsit5", save="dense")
+    low, high = path.interval.unbind(1)
+    asked = low[:, None] + (high - low)[:, None] * torch.tensor([0.0, 0.21, 0.77], dtype=torch.float64)
+    asked = torch.cat([asked, path.knots[path.series.offsets[:-1] + 1][:, None]], dim=1)
+    step = 1e-6
+    quotient = (solution.evaluate(asked + step) - solution.evaluate(asked)) / step
+    torch.testing.assert_close(solution.derivative(asked), quotient, rtol=1e-3, atol=1e-3)
+    assert solution.derivative(float(low.max())).shape == (4, 3) if low.max() <= high.min() else True
+    with pytest.raises(ValueError, match='solve with save="dense"'):
+        solve(path, states(path, 3), flow=some_flow(flow, path, 3)).derivative(0.0)
+
+
+def test_the_times_of_the_steps(engine):
+    path = some_path(45, count=3, rows=(3, 6))
+    for steps in (nc.AtKnots(), nc.AtKnots(3), nc.Adaptive(1e-4)):
+        solution = nc.solve_cde(path, mlp(path, 3), states(path, 3), solver="tsit5", steps=steps, save="dense")
+        taken = solution.step_offsets.diff() - 1
+        assert torch.equal(taken, solution.stats.accepted)
+        for i, (low, high) in enumerate(path.interval.tolist()):
+            own = solution.step_times[solution.step_offsets[i] : solution.step_offsets[i + 1]]
+            assert own[0] == low
+            assert own[-1] == pytest.approx(high)
+            assert (own.diff() > 0).all()
+            assert all((own - knot).abs().min() < 1e-9 for knot in path[i].knots)

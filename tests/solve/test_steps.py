@@ -74,7 +74,9 @@ def test_f_is_called_stages_times_steps_times(solver):
         field = Recorder(path.channels)
         stats = nc.solve_cde(path, field, states(path, 2), solver=solver, steps=steps).stats
         taken = fixed_grid(path, steps).offsets.diff()
-        stages = {"euler": 1, "midpoint": 2, "heun": 2, "ralston": 2, "rk4": 4, "dopri5": 6, "tsit5": 6}[solver]
+        stages = {"euler": 1, "midpoint": 2, "heun": 2, "ralston": 2, "rk4": 4, "dopri5": 6, "tsit5": 6, "ees25": 3}[
+            solver
+        ]
         assert stats.accepted.tolist() == taken.tolist()
         assert stats.evaluations.tolist() == (stages * taken).tolist()
         assert stats.rejected.tolist() == [0] * len(path)

@@ -7,7 +7,7 @@ one of these, a module with hooks, a function) runs on the plain torch loop, wit
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -33,6 +33,7 @@ _registry: dict[type[nn.Module], Lowering] = {}
 _programs: weakref.WeakKeyDictionary[nn.Module, tuple[tuple[Any, ...], Program | str]] = weakref.WeakKeyDictionary()
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+GLOBAL_HOOKS = tuple(f"_global{name}" for name in HOOKS)
 FUSED = {nn.ReLU: "relu", nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.Softplus: "softplus"}
 
 
@@ -74,13 +75,14 @@ def lower_layers(layers: nn.Module, inputs: int) -> Program | str:
 
 
 def _program(module: nn.Module, builder: ProgramBuilder, lowering: Lowering) -> Program | str:
+    parts = _parts(module)
     try:
-        check_plain(module)
+        check_plain(parts)
     except NotLoweredError as reason:
         return str(reason)
     # A program refers to the module's parameters, so new values need no new program. A lowering that made tensors of
     # its own (a slice of a parameter, a constant) would go stale, so such a program is not cached.
-    fingerprint = builder.state.count, builder.input.count, *_fingerprint(module)
+    fingerprint = builder.state.count, builder.input.count, *_fingerprint(parts)
     before, program = _programs.get(module, ((), ""))
     if before != fingerprint:
         program = _lowered(module, builder, lowering)
@@ -93,13 +95,28 @@ def _program(module: nn.Module, builder: ProgramBuilder, lowering: Lowering) -> 
     return program
 
 
-def _fingerprint(module: nn.Module) -> Iterator[Any]:
+def _parts(module: nn.Module) -> list[nn.Module]:
+    """The module and its submodules, each once; `module.modules()` takes several times as long."""
+    found = [module]
+    seen = {id(module)}
+    for part in found:
+        for child in vars(part)["_modules"].values():
+            if child is not None and id(child) not in seen:
+                seen.add(id(child))
+                found.append(child)
+    return found
+
+
+def _fingerprint(parts: list[nn.Module]) -> list[Any]:
     """Everything that a program depends on: identity and type of the submodules, their parameters, their settings."""
-    for part in module.modules():
+    found: list[Any] = []
+    for part in parts:
         own = vars(part)
-        yield id(part), type(part)
-        yield from ((id(value), None if value is None else value.shape) for value in own["_parameters"].values())
-        yield from (value for value in own.values() if type(value) in (int, float, tuple))
+        found += id(part), type(part)
+        for value in own["_parameters"].values():
+            found += id(value), None if value is None else value.shape
+        found += [value for value in own.values() if type(value) in (int, float, tuple)]
+    return found
 
 
 def _lowered(module: nn.Module, builder: ProgramBuilder, lowering: Lowering) -> Program | str:
@@ -112,14 +129,16 @@ def _lowered(module: nn.Module, builder: ProgramBuilder, lowering: Lowering) -> 
     return program
 
 
-def check_plain(module: nn.Module) -> None:
-    """Raise `NotLoweredError` if calling the module does more than its class's forward: hooks, replaced methods."""
-    if any(getattr(torch_module, f"_global{name}", None) for name in HOOKS):
-        raise NotLoweredError("global module hooks are installed")
-    for part in module.modules():
+def check_plain(parts: list[nn.Module]) -> None:
+    """Raise `NotLoweredError` if calling a module does more than its class's forward: hooks, replaced methods."""
+    for name in GLOBAL_HOOKS:
+        if getattr(torch_module, name, None):
+            raise NotLoweredError("global module hooks are installed")
+    for part in parts:
         own = vars(part)
-        if any(own.get(name) for name in HOOKS):
-            raise NotLoweredError(f"{type(part).__name__} has hooks")
+        for name in HOOKS:
+            if own.get(name):
+                raise NotLoweredError(f"{type(part).__name__} has hooks")
         if "forward" in own or "prod" in own:
             raise NotLoweredError(f"the forward of a {type(part).__name__} was replaced")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import os
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from .._native import kernels, level
 from .._native.once import once_differentiable as once_differentiable_or
+from ..series import ragged
 from .program import Program
 
 once_differentiable = once_differentiable_or(
@@ -63,6 +64,32 @@ class EventColumns:
 
 
 @dataclass(frozen=True, eq=False)
+class TableauColumns:
+    """A Runge-Kutta method in the form that the engine reads.
+
+    Parameters
+    ----------
+    a, b, c, b_error
+        As in `Tableau`, with zeros where it has no entries; b_error is None for a walk without error estimate.
+    order, same_as_last
+        The order, and whether the last stage is the first one of the next step.
+    """
+
+    a: Float[Tensor, "stages stages"]
+    b: Float[Tensor, "stages"]
+    c: Float[Tensor, "stages"]
+    b_error: Float[Tensor, "stages"] | None
+    order: int
+    same_as_last: bool
+
+    @functools.cached_property
+    def native(self) -> Any:
+        """The method as an object of the compiled module."""
+        assert kernels is not None
+        return kernels.Tableau(self.a, self.b, self.c, self.b_error, self.order, self.same_as_last)
+
+
+@dataclass(frozen=True, eq=False)
 class NativeProblem:
     """The arguments of a solve that are not differentiated.
 
@@ -73,23 +100,26 @@ class NativeProblem:
     drive
         What drives the flow: the "increment" of X or its "value".
     tableau
-        a, b and c of the Runge-Kutta method.
+        The Runge-Kutta method.
     events
         Jumps and steps.
     saved_offsets, saved_event
         The events of each series whose states are saved.
     every
         Distance in events between two states that are kept for the gradient; 0 without gradients.
+    event_states
+        The states at all events, if they are known; then nothing is solved forwards.
     """
 
     flow: Program | None
     jump: Program | None
     drive: Literal["increment", "value"]
-    tableau: tuple[Float[Tensor, "stages stages"], Float[Tensor, "stages"], Float[Tensor, "stages"]]
+    tableau: TableauColumns
     events: EventColumns
     saved_offsets: Int[Tensor, "bounds"]
     saved_event: Int[Tensor, "saved"]
     every: int = 1
+    event_states: Float[Tensor, "events hidden"] | None = None
 
     def parameters(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         """The parameters of the flow and those of the jump."""
@@ -111,9 +141,46 @@ def solve_natively(
     inputs = z0.new_zeros(0, 0) if row_inputs is None else row_inputs
     differentiable = (z0, coefficients, inputs, *flow, *jump)
     if not (torch.is_grad_enabled() and any(x.requires_grad for x in differentiable)):
-        problem = dataclasses.replace(problem, every=0)
+        states, failed, _, _ = _forward(problem, 0, *differentiable)
+        return states, failed
     states, failed = _Solve.apply(problem, *differentiable)  # type: ignore[no-untyped-call]
     return states, failed
+
+
+def _forward(
+    problem: NativeProblem, every: int, z0: Tensor, coefficients: Tensor, row_inputs: Tensor, *parameters: Tensor
+) -> tuple[Tensor, Tensor, Any, Tensor]:
+    """The saved states, the failed events, the solve as an object of the compiled module, and its checkpoints."""
+    assert kernels is not None
+    values = [parameter.detach().contiguous() for parameter in parameters]
+    count = len(problem.parameters()[0])
+    call = (kernels.Solve32 if z0.dtype == torch.float32 else kernels.Solve64)(
+        flow=native_program(problem.flow),
+        flow_values=values[:count],
+        drive=getattr(kernels.Drive, problem.drive),
+        jump=native_program(problem.jump),
+        jump_values=values[count:],
+        tableau=problem.tableau.native,
+        initial=z0.detach().contiguous(),
+        coefficients=coefficients.detach().contiguous(),
+        row_inputs=row_inputs.detach().contiguous(),
+        events=kernels.Events(**vars(problem.events)),
+        saved=kernels.Saved(problem.saved_offsets, problem.saved_event),
+        every=every,
+        threads=torch.get_num_threads(),
+    )
+    failed = torch.full((len(z0),), -1, dtype=torch.int64)
+    checkpoints = z0.new_empty(call.checkpoints)
+    known = problem.event_states
+    if known is None:
+        states = z0.new_empty(len(problem.saved_event), z0.shape[1])
+        call.forward(states=states, failed_event=failed, checkpoints=checkpoints)
+    else:
+        owner = ragged.series_of_rows(problem.saved_offsets)
+        states = known.index_select(0, problem.events.offsets.index_select(0, owner) + problem.saved_event)
+        if every:
+            call.lay_out(event_states=known, checkpoints=checkpoints)
+    return states, failed, call, checkpoints
 
 
 class _Solve(torch.autograd.Function):
@@ -123,31 +190,9 @@ class _Solve(torch.autograd.Function):
     def forward(
         ctx: Any, problem: NativeProblem, z0: Tensor, coefficients: Tensor, row_inputs: Tensor, *parameters: Tensor
     ) -> Any:
-        assert kernels is not None
-        values = [parameter.detach().contiguous() for parameter in parameters]
-        count = len(problem.parameters()[0])
-        call = (kernels.Solve32 if z0.dtype == torch.float32 else kernels.Solve64)(
-            flow=native_program(problem.flow),
-            flow_values=values[:count],
-            drive=getattr(kernels.Drive, problem.drive),
-            jump=native_program(problem.jump),
-            jump_values=values[count:],
-            tableau=kernels.Tableau(*problem.tableau),
-            initial=z0.detach().contiguous(),
-            coefficients=coefficients.detach().contiguous(),
-            row_inputs=row_inputs.detach().contiguous(),
-            events=kernels.Events(**vars(problem.events)),
-            saved=kernels.Saved(problem.saved_offsets, problem.saved_event),
-            every=problem.every,
-            threads=torch.get_num_threads(),
-        )
-        states = z0.new_empty(len(problem.saved_event), z0.shape[1])
-        failed = torch.full((len(z0),), -1, dtype=torch.int64)
-        checkpoints = z0.new_empty(call.checkpoints)
-        call.forward(states=states, failed_event=failed, checkpoints=checkpoints)
-        if problem.every:
-            ctx.call, ctx.checkpoints, ctx.count = call, checkpoints, count
-            ctx.save_for_backward(z0, coefficients, row_inputs, *parameters)
+        states, failed, call, checkpoints = _forward(problem, problem.every, z0, coefficients, row_inputs, *parameters)
+        ctx.call, ctx.checkpoints, ctx.count = call, checkpoints, len(problem.parameters()[0])
+        ctx.save_for_backward(z0, coefficients, row_inputs, *parameters)
         ctx.mark_non_differentiable(failed)
         return states, failed
 

@@ -171,6 +171,10 @@ class ControlPath:
         """The path on another device, or with another dtype."""
         return dataclasses.replace(self, series=self.series.to(target), coefficients=self.coefficients.to(target))
 
+    def locate(self, t: Times) -> tuple[Int[Tensor, "series k"], Float[Tensor, "series k"], Float[Tensor, "series k"]]:
+        """The piece that each time lies in (the later one at a knot), the point u in it, and the piece's duration."""
+        return self._locate(t, "right", values=False)
+
     def _locate(
         self, t: Times, side: Side, *, values: bool
     ) -> tuple[Int[Tensor, "series k"], Float[Tensor, "series k"], Float[Tensor, "series k"]]:

@@ -4,6 +4,7 @@ from .gradients import Backprop as Backprop
 from .gradients import Backsolve as Backsolve
 from .gradients import Checkpoint as Checkpoint
 from .gradients import Gradient as Gradient
+from .gradients import Reversible as Reversible
 from .signature import signature as signature
 from .solution import Solution as Solution
 from .solution import SolveError as SolveError

@@ -14,30 +14,45 @@ from ..paths import ControlPath
 from ..series import ragged
 from .events import piece_start_rows
 from .solvers import Tableau
-from .step import Place, runge_kutta
+from .step import Place, runge_kutta, time_bounds
 from .steps import Adaptive, Grid
 from .terms import Jump, Term
 
 # The usual constants of a step size controller: safety factor, smallest and largest change of the step length. A step
 # shorter than SMALLEST times its piece means that no step length satisfies the tolerances.
 SAFETY, SHRINK, GROW, SMALLEST = 0.9, 0.2, 10.0, 1e-12
+SMALLEST_RATIO = 1e-4  # that a PI controller remembers
 
 
 class Found(NamedTuple):
-    """The grid of accepted steps, and the cost of finding it.
+    """The grid of accepted steps, the states on it, and the cost of finding both.
 
     Parameters
     ----------
     grid
         The accepted steps.
+    states
+        The state at the start of every step, and after the steps of a series its last state.
+    at_rows, before_jumps
+        The states at the rows, after their jumps, and the states before the jumps (0 where there is none). At a row
+        that was not reached, the state is the one at which the series stopped.
     finished
         Number of pieces that each series integrated to their end.
+    stopped
+        The point within its piece at which a series stopped; 0 if it did not.
+    stuck
+        Whether a series stopped because no step is short enough: at a pole, or where the field is not finite.
     rejected, evaluations
         Rejected steps and evaluations of the field, per series.
     """
 
     grid: Grid
+    states: Float[Tensor, "events hidden"]
+    at_rows: Float[Tensor, "rows hidden"]
+    before_jumps: Float[Tensor, "rows hidden"]
     finished: Int[Tensor, "series"]
+    stopped: Float[Tensor, "series"]
+    stuck: Bool[Tensor, "series"]
     rejected: Int[Tensor, "series"]
     evaluations: Int[Tensor, "series"]
 
@@ -51,7 +66,7 @@ def adaptive_grid(
     tableau: Tableau,
     steps: Adaptive,
 ) -> Found:
-    """Integrate with error control and record the accepted steps.
+    """Integrate with error control and record the accepted steps; the specification of the native engine's walk.
 
     Each iteration tries one step of every unfinished series. The field is evaluated for all of them as one batch; each
     step is accepted or rejected by the error of its own series.
@@ -69,9 +84,21 @@ def adaptive_grid(
     z, slope = z0.clone(), torch.zeros_like(z0)
     known = torch.zeros(count, dtype=torch.bool, device=device)
     tries, rejected, evaluated = (torch.zeros(count, dtype=torch.int64, device=device) for _ in range(3))
-    records: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
-    if jump is not None:
-        z = _jump_at(jump, z, path.series.offsets[:-1], torch.ones_like(known))
+    stuck, previous = torch.zeros_like(known), torch.ones_like(u)
+    records: list[tuple[Tensor, ...]] = []
+    at_rows = z0.new_zeros(len(knots), z0.shape[1])
+    before_jumps = torch.zeros_like(at_rows)
+
+    def arrive(z: Tensor, row: Int[Tensor, "batch"]) -> Tensor:
+        """The states after the jumps at these rows, if there are any; both are recorded."""
+        if jump is not None:
+            here = jump.rows[row].nonzero()[:, 0]
+            before_jumps[row[here]] = z[here]
+            z = z.index_copy(0, here, jump.after(z[here], jump.inputs[row[here]])) if len(here) else z
+        at_rows[row] = z
+        return z
+
+    z = arrive(z, path.series.offsets[:-1])
     while True:
         at = ((piece < ends) & (tries < steps.max_steps)).nonzero()[:, 0]
         if len(at) == 0:
@@ -80,9 +107,13 @@ def adaptive_grid(
         left = 1 - u[at]
         h = torch.where(size[at] >= left * (1 - 1e-9), left, size[at])
         duration = durations[piece[at]]
-        since = knots[rows[piece[at]]] + duration * u[at] - origin[at]
+        begin = knots[rows[piece[at]]] - origin[at]
+        since = begin + duration * u[at]
+        # The next knot exactly, because a field may jump there.
+        until = torch.where(h == left, knots[rows[piece[at]] + (duration > 0)] - origin[at], since + h * duration)
         start, length, lasts = (part[:, None].to(dtype) for part in (u[at], h, h * duration))
-        place = Place(path.coefficients[piece[at]], start, length, since.to(dtype), lasts)
+        bounds = time_bounds(since, until, dtype)
+        place = Place(path.coefficients[piece[at]], start, length, since.to(dtype), lasts, *bounds)
         increment = _with_known_slopes(term, tableau, place, slope[at], known[at])
         end, stages, error = runge_kutta(tableau, increment, z[at], with_error=True)
         assert error is not None
@@ -95,16 +126,17 @@ def adaptive_grid(
         good = (ratio <= 1) & end.isfinite().all(1)
         tries[at] += 1
         rejected[at] += ~good
-        ratio = torch.where(ratio.isfinite(), ratio, torch.inf)
-        factor = step_factor(ratio, tableau.order)
+        ratio = torch.where(ratio.isfinite() & end.isfinite().all(1), ratio, torch.inf)
+        factor = step_factor(ratio, tableau.order, steps.smoothing, previous[at])
+        previous[at[good]] = ratio[good].clamp(min=SMALLEST_RATIO)
         factor = torch.where(good, factor, factor.clamp(max=1.0))
-        # A rejected step that cannot get shorter never will be accepted: its series stops, as if out of steps.
-        hopeless = ~good & (h * factor < SMALLEST)
-        tries[at[hopeless]] = steps.max_steps
+        # A rejected step that cannot get shorter never will be accepted: its series stops here.
+        hopeless = at[~good & (h * factor < SMALLEST)]
+        tries[hopeless], stuck[hopeless] = steps.max_steps, True
         size[at] = h * factor
 
         moved, step = at[good], h[good]
-        records.append((moved, piece[moved], u[moved], step))
+        records.append((moved, piece[moved], u[moved], step, z[moved]))
         z[moved] = end[good]
         u[moved] = u[moved] + step
         # A rejected step is retried from the same point, so its first stage is known. After an accepted step of a
@@ -124,23 +156,40 @@ def adaptive_grid(
             rescaled = size[over] * before / torch.where(both, after, 1.0)
             size[over] = torch.where(both, rescaled, 1.0).clamp(min=SMALLEST, max=1.0)
             u[over], known[over] = 0.0, False
-            if jump is not None:
-                within = piece[over] - firsts[over]
-                row = path.series.offsets[:-1][over] + within // path.pieces_per_gap
-                last = path.series.offsets[1:][over]  # the piece of a one-row series leads to no further row
-                arrived = (within % path.pieces_per_gap == 0) & (row < last)
-                z[over] = _jump_at(jump, z[over], torch.minimum(row, last - 1), arrived)
-    return Found(_grid(records, count, device), piece - firsts, rejected, evaluated)
+            within = piece[over] - firsts[over]
+            row = path.series.offsets[:-1][over] + within // path.pieces_per_gap
+            # A vertical piece ends at the row that it starts at, and the piece of a one-row series leads to no row.
+            arrived = (within % path.pieces_per_gap == 0) & (row < path.series.offsets[1:][over])
+            z[over[arrived]] = arrive(z[over[arrived]], row[arrived])
+    of_row = ragged.series_of_rows(path.series.offsets)
+    missed = ragged.places_in_series(path.series.offsets) * path.pieces_per_gap > (piece - firsts)[of_row]
+    at_rows[missed] = z[of_row[missed]]
+    grid, states = _grid(records, z)
+    stuck |= ~z.isfinite().all(1)
+    return Found(grid, states, at_rows, before_jumps, piece - firsts, u, stuck, rejected, evaluated)
 
 
-def step_factor(ratio: Float[Tensor, "batch"], order: int) -> Float[Tensor, "batch"]:
+def step_factor(
+    ratio: Float[Tensor, "batch"],
+    order: int,
+    smoothing: float = 0.0,
+    previous: Float[Tensor, "batch"] | None = None,
+) -> Float[Tensor, "batch"]:
     """Factor from one step length to the next, for an error of `ratio` times the tolerance.
+
+    With `smoothing` (a PI controller) the factor after an accepted step also depends on the ratio of the step accepted
+    before: it is smaller where the error grows. The exponents are those of Hairer and Wanner (Solving ODEs II, IV.2).
 
     numpy computes the power. torch's result depends on the position of a number within a SIMD register, so the steps of
     a series would depend on the rest of its batch.
     """
-    power = torch.as_tensor(np.power(ratio.clamp(min=1e-10).cpu().numpy(), -1 / order), device=ratio.device)
-    return (SAFETY * power).clamp(SHRINK, GROW)
+    numbers = ratio.clamp(min=1e-10).cpu().numpy()
+    power = np.power(numbers, -1 / order)
+    if smoothing and previous is not None:
+        smoothed = np.power(numbers, (0.75 * smoothing - 1) / order)
+        smoothed *= np.power(previous.cpu().numpy(), smoothing / order)
+        power = np.where(numbers <= 1, smoothed, power)
+    return (SAFETY * torch.as_tensor(power, device=ratio.device)).clamp(SHRINK, GROW)
 
 
 def relative(error: Tensor, scale: Tensor) -> Tensor:
@@ -165,19 +214,17 @@ def _with_known_slopes(
     return increment
 
 
-def _jump_at(jump: Jump, z: Tensor, row: Tensor, arrived: Tensor) -> Tensor:
-    """The states after the jumps at these rows, where a series has arrived at one."""
-    here = (arrived & jump.rows[row]).nonzero()[:, 0]
-    return z.index_copy(0, here, jump.after(z[here], jump.inputs[row[here]])) if len(here) else z
-
-
-def _grid(records: list[tuple[Tensor, Tensor, Tensor, Tensor]], count: int, device: torch.device) -> Grid:
-    """The recorded steps, grouped by series."""
+def _grid(records: list[tuple[Tensor, ...]], last: Tensor) -> tuple[Grid, Tensor]:
+    """The recorded steps, grouped by series, and the states at their starts, followed by the last one of the series."""
+    count, device = len(last), last.device
+    own = torch.arange(count, device=device)
     if not records:
         empty = torch.zeros(0, dtype=torch.float64, device=device)
-        return Grid(torch.zeros(count + 1, dtype=torch.int64, device=device), empty.long(), empty, empty)
-    series, piece, start, length = (torch.cat(parts) for parts in zip(*records, strict=True))
+        return Grid(torch.zeros(count + 1, dtype=torch.int64, device=device), empty.long(), empty, empty), last
+    series, piece, start, length, states = (torch.cat(parts) for parts in zip(*records, strict=True))
     # The records are in the order of the iterations; a stable sort keeps that order within each series.
     order = series.argsort(stable=True)
     counts = torch.bincount(series, minlength=count)
-    return Grid(ragged.offsets_of(counts), piece[order], start[order], length[order])
+    events = torch.cat([series, own]).argsort(stable=True)
+    grid = Grid(ragged.offsets_of(counts), piece[order], start[order], length[order])
+    return grid, torch.cat([states, last])[events]

@@ -15,6 +15,7 @@ from ..series import ragged
 from .events import Events, Saved
 from .loop import Problem
 from .run import Ran
+from .step import Place
 
 Save = Literal["last", "knots", "dense"] | Tensor
 
@@ -60,6 +61,24 @@ def states_at_times(
     return moved.reshape(*at.shape, hidden).gather(1, back[..., None].expand(*back.shape, hidden))
 
 
+def slopes_at_times(
+    problem: Problem, path: ControlPath, states: Float[Tensor, "series k hidden"], times: Tensor
+) -> Float[Tensor, "series k hidden"]:
+    """dz/dt at given times, where the states there are known: the increment over a step of duration 1."""
+    term = problem.term
+    if term is None:
+        return torch.zeros_like(states)
+    piece, u, duration = path.locate(times)
+    moving = duration.flatten() > 0
+    since = (path.asked_times(times) - problem.start[:, None]).flatten().to(states.dtype)
+    rate = torch.where(moving, 1 / torch.where(moving, duration.flatten(), 1.0), 0.0)
+    one = torch.ones_like(rate)
+    columns = (u.flatten(), rate, one)
+    start, length, lasts = (column[:, None].to(states.dtype) for column in columns)
+    place = Place(problem.coefficients[piece.flatten()], start, length, since, lasts, since.detach(), since.detach())
+    return place.increment(term, 0.0, states.flatten(0, 1)).reshape(states.shape)
+
+
 def _partial_steps(
     problem: Problem,
     states: Float[Tensor, "asked hidden"],
@@ -90,7 +109,7 @@ def _partial_steps(
         then_end(events.start[flat], 0.0),
         then_end(events.length[flat] * share, 0.0),
         then_end(duration * share, 0.0),
-        then_end(events.time[flat], 0.0),
+        torch.stack([events.time[flat], times.flatten()], dim=1).flatten(),
         torch.full((2 * len(flat),), -1, dtype=torch.int64, device=flat.device),
     )
     return dataclasses.replace(

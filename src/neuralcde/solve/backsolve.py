@@ -1,4 +1,4 @@
-"""The continuous adjoint method: the state z and its adjoint a are solved backwards in time."""
+"""Gradients by solving backwards in time: the continuous adjoint, or steps that are undone one by one."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..engine import once_differentiable
 from ..fields import FunctionField, ODEAsCDE
 from ..series import ragged
 from .adaptive import relative, step_factor
-from .events import Events, KnotEvents, Saved
+from .events import Events, Saved, split_jumps
 from .loop import Problem
 from .parameter_snapshot import ModuleBundle
+from .reverse_steps import Sums, check_known, reverse_step, undo_step
 from .solution import SolveError
-from .step import Place, runge_kutta
 from .steps import Adaptive
 
 WRAPPERS = ((FunctionField, "function"), (ODEAsCDE, "h"))  # fields around a user's callable, and its attribute
@@ -27,18 +27,19 @@ Forward = Callable[[Problem], tuple[Tensor, Tensor]]
 
 
 def solve_with_adjoint(
-    problem: Problem, forward: Forward, steps: object
+    problem: Problem, forward: Forward, steps: object, every: int = 0
 ) -> tuple[Float[Tensor, "saved hidden"], Int[Tensor, "series"]]:
     """The states to save, differentiable by the continuous adjoint; and for each series its failed event, or -1.
 
+    With `every` > 0 the steps are undone and differentiated one by one, and every `every`-th state is kept too.
     The forward pass may run on either engine. It keeps only the states to save, the last state of each series, and the
     states before jumps.
     """
     functions = [getattr(part, name) for kind, name in WRAPPERS for part in problem.modules if isinstance(part, kind)]
     if not all(isinstance(function, nn.Module) for function in functions):
         raise ValueError(
-            'gradient="backsolve" needs the parameters of the field, but the field is a plain function; '
-            'make it an nn.Module, or use gradient="checkpoint".'
+            f'gradient="{"reversible" if every else "backsolve"}" needs the parameters of the field, but the field is '
+            'a plain function; make it an nn.Module, or use gradient="checkpoint".'
         )
     together = ModuleBundle(problem.modules)
     trained = {name: parameter for name, parameter in together.named_parameters() if parameter.requires_grad}
@@ -49,7 +50,7 @@ def solve_with_adjoint(
         every = torch.arange(len(events.time), device=events.time.device)
         since = events.time - problem.start[ragged.series_of_rows(events.offsets)]
         times = since, events.length[every], events.duration[every]
-    fixed = _Fixed(problem, forward, steps if isinstance(steps, Adaptive) else None, together, list(trained))
+    fixed = _Fixed(problem, forward, steps if isinstance(steps, Adaptive) else None, together, list(trained), every)
     states, failed = _Adjoint.apply(fixed, problem.z0, problem.coefficients, inputs, *times, *trained.values())  # type: ignore[no-untyped-call]
     return states, failed
 
@@ -63,6 +64,7 @@ class _Fixed:
     tolerance: Adaptive | None
     together: ModuleBundle
     names: list[str]
+    every: int
 
 
 class _Adjoint(torch.autograd.Function):
@@ -81,14 +83,18 @@ class _Adjoint(torch.autograd.Function):
         *parameters: Tensor,
     ) -> Any:
         problem = fixed.problem
-        events, moved = _split_jumps(problem.events)
+        events, moved = split_jumps(problem.events)
         asked = problem.events.offsets[:-1][ragged.series_of_rows(problem.saved.offsets)] + problem.saved.event
         before_jumps = asked[:0]
         if moved is not None:
             asked, before_jumps = moved[asked], (events.jump_row >= 0).nonzero()[:, 0] - 1
         # Keep three kinds of states, each once: those to save, the last one of each series, where the sweep starts, and
         # those before jumps, because a jump cannot be inverted.
-        keys, places = torch.unique(torch.cat([asked, events.offsets[1:] - 1, before_jumps]), return_inverse=True)
+        wanted_events = [asked, events.offsets[1:] - 1, before_jumps]
+        stored = _every_step(events, fixed.every) if fixed.every else None
+        if stored is not None:
+            wanted_events.append(stored)
+        keys, places = torch.unique(torch.cat(wanted_events), return_inverse=True)
         owner = torch.searchsorted(events.offsets, keys, right=True) - 1
         wanted = Saved(torch.searchsorted(keys, events.offsets), keys - events.offsets[:-1][owner])
         whole = dataclasses.replace(problem, z0=z0.detach(), events=events, saved=wanted)
@@ -96,6 +102,7 @@ class _Adjoint(torch.autograd.Function):
             states, failed = fixed.forward(whole)
         ctx.problem, ctx.keys, ctx.asked, ctx.moved = whole, keys, places[: len(asked)], moved
         ctx.tolerance, ctx.together, ctx.names = fixed.tolerance, fixed.together, fixed.names
+        ctx.stored = stored
         ctx.save_for_backward(states, z0, coefficients, inputs, since, length, duration, *parameters)
         ctx.mark_non_differentiable(failed)
         return states[ctx.asked], failed
@@ -108,111 +115,32 @@ class _Adjoint(torch.autograd.Function):
         timed = any(ctx.needs_input_grad[4:7])
         named = dict(zip(ctx.names, parameters, strict=True))
         wanted = coefficients if ctx.needs_input_grad[2] else None
-        sums = _Sums(ctx.together, named, wanted, inputs, len(ctx.problem.events.time) if timed else 0)
-        to_z0 = _sweep(ctx.problem, ctx.tolerance, ctx.keys, states, to_states, sums)
+        sums = Sums(ctx.together, named, wanted, inputs, len(ctx.problem.events.time) if timed else 0)
+        to_z0 = _sweep(ctx.problem, ctx.stored, ctx.tolerance, ctx.keys, states, to_states, sums)
         to_times = [part if ctx.moved is None else part[ctx.moved] for part in sums.times] if timed else [None] * 3
         return None, to_z0, sums.coefficients, sums.inputs, *to_times, *sums.parameters
 
 
-class _Sums:
-    """Gradients that the reverse sweep accumulates.
-
-    It evaluates the modules with detached copies of their parameters. Hooks on the real parameters therefore see only
-    the accumulated gradient, not that of every stage.
-    """
-
-    def __init__(
-        self,
-        together: ModuleBundle,
-        parameters: dict[str, Tensor],
-        coefficients: Tensor | None,
-        inputs: Tensor,
-        timed: int,
-    ):
-        self.together = together
-        self.named = {name: parameter.detach().requires_grad_() for name, parameter in parameters.items()}
-        self.leaves = list(self.named.values())
-        self.coefficients = None if coefficients is None else torch.zeros_like(coefficients)
-        self.inputs = torch.zeros_like(inputs)
-        self.times = inputs.new_zeros(3, timed, dtype=torch.float64)  # since, length, duration of every event
-        self.parameters = [torch.zeros_like(leaf) for leaf in self.leaves]
-
-    def call(self, function: Callable[..., Tensor], *arguments: Any) -> Tensor:
-        """Call a function of the field or cell with the detached parameters."""
-        return self.together.call_with(self.named, function, *arguments)  # type: ignore[no-any-return]
-
-    def add_stage(
-        self,
-        weight: float,
-        piece: Tensor,
-        at: Tensor,
-        to_pieces: Tensor | None,
-        to_times: Tensor | None,
-        *rest: Tensor | None,
-    ) -> None:
-        """Add the gradients from one stage of a reverse step, times the weight of the stage."""
-        if to_pieces is not None and self.coefficients is not None:
-            self.coefficients.index_add_(0, piece, -weight * to_pieces)
-        if to_times is not None and self.times.numel():
-            self.times.index_add_(1, at, -weight * to_times)
-        self.add(rest, -weight)
-
-    def add(self, gradients: tuple[Tensor | None, ...], factor: float) -> None:
-        """Add `factor` times the gradients with respect to the parameters."""
-        for total, part in zip(self.parameters, gradients, strict=True):
-            if part is not None:
-                total.add_(part, alpha=factor)
-
-
-def _split_jumps(events: Events) -> tuple[Events, Int[Tensor, "events"] | None]:
-    """Insert an event before each jump, so that the state before the jump can be saved.
-
-    Returns
-    -------
-    Events
-        The events with the inserted ones, detached.
-    Tensor or None
-        The new index of each original event; None if there are no jumps and nothing was inserted.
-    """
-    if isinstance(events, KnotEvents) and events.jumps is None:
-        return events.detached(), None
-    every = torch.arange(len(events.time), device=events.time.device)
-    columns = (events.piece, events.start, events.length, events.duration, events.time, events.jump_row)
-    events = Events(events.offsets, *(column[every].detach() for column in columns))
-    jumping = events.jump_row >= 0
-    if not bool(jumping.any()):
-        return events, None
-    # An event with a jump becomes two: an inserted one without step or jump, then itself.
-    ends = (1 + jumping.long()).cumsum(0)
-    moved = ends - 1
-    total = int(ends[-1])
-
-    def spread(values: Tensor, fill: float) -> Tensor:
-        return values.new_full((total,), fill).index_copy(0, moved, values)
-
-    bounds = torch.nn.functional.pad(ends, (1, 0))
-    split = Events(
-        bounds[events.offsets],
-        spread(events.piece, -1),
-        spread(events.start, 0.0),
-        spread(events.length, 0.0),
-        spread(events.duration, 0.0),
-        events.time[ragged.series_of_rows(bounds)],
-        spread(events.jump_row, -1),
-    )
-    return split, moved
+def _every_step(events: Events, every: int) -> Int[Tensor, "kept"]:
+    """The events with steps number 0, `every`, 2 `every`, ... of their series."""
+    moves = events.piece[torch.arange(len(events.time), device=events.time.device)] >= 0
+    before = moves.cumsum(0) - moves.long()
+    number = before - before[events.offsets[:-1]][ragged.series_of_rows(events.offsets)]
+    return (moves & (number % every == 0)).nonzero()[:, 0]
 
 
 def _sweep(
     problem: Problem,
+    stored: Int[Tensor, "stored"] | None,
     tolerance: Adaptive | None,
     keys: Int[Tensor, "kept"],
     states: Float[Tensor, "kept hidden"],
     to_states: Float[Tensor, "kept hidden"],
-    sums: _Sums,
+    sums: Sums,
 ) -> Float[Tensor, "series hidden"]:
     """The reverse sweep, from the last event of every series to its first; returns the gradient with respect to z0.
 
+    With `stored`, events whose states are kept, steps are undone one by one.
     Iteration e handles event number e of every series that has one. With the series sorted by length, longest first,
     the active ones are always a prefix: shorter series join at their own last event.
     """
@@ -240,20 +168,26 @@ def _sweep(
             a = a.index_copy(
                 0, jumping, _pull_back_jump(problem, before, events.jump_row[at[jumping]], a[jumping], sums)
             )
-        if e > 0 and problem.term is not None:
+        if e > 0 and problem.term is not None and stored is not None:
+            known = states[torch.searchsorted(keys, at - 1).clamp(max=len(keys) - 1)]
+            known = torch.where(torch.isin(at - 1, stored)[:, None], known, torch.nan)
+            z, a = undo_step(problem, z, a, at - 1, series, known, sums)
+        elif e > 0 and problem.term is not None:
             z, a = _back_over(problem, tolerance, z, a, at - 1, series, sums)
     back = torch.empty_like(order)
     back[order] = torch.arange(len(order), device=order.device)
     return a[back]
 
 
-def _pull_back_jump(problem: Problem, before: Tensor, row: Tensor, a: Tensor, sums: _Sums) -> Tensor:
+def _pull_back_jump(problem: Problem, before: Tensor, row: Tensor, a: Tensor, sums: Sums) -> Tensor:
     """The adjoint before jumps, given the adjoint `a` after them."""
     assert problem.jump is not None
     with torch.enable_grad():
         z, x = before.detach().requires_grad_(), problem.jump.inputs.detach()[row].requires_grad_()
         after = sums.call(problem.jump.cell, z, x)
-    to_z, to_x, *rest = torch.autograd.grad(after, [z, x, *sums.leaves], a, allow_unused=True)
+    leaves = [z, x, *sums.leaves]
+    check_known(after, leaves)
+    to_z, to_x, *rest = torch.autograd.grad(after, leaves, a, allow_unused=True)
     sums.add(tuple(rest), 1.0)
     if to_x is not None:
         sums.inputs.index_add_(0, row, to_x)
@@ -267,7 +201,7 @@ def _back_over(
     a: Tensor,
     at: Int[Tensor, "batch"],
     series: Int[Tensor, "batch"],
-    sums: _Sums,
+    sums: Sums,
 ) -> tuple[Tensor, Tensor]:
     """Reverse the step of one event: as a single step, or with adaptive steps controlled by the error of (z, a)."""
     going = (problem.events.piece[at] >= 0).nonzero()[:, 0]
@@ -282,7 +216,7 @@ def _back_over(
         left = remaining[going]
         share = torch.where(size[going] >= left * (1 - 1e-9), left, size[going])
         tried = z[going], a[going], at[going], series[going], left, share
-        new_z, new_a, error = _reverse_step(problem, *tried, sums, adding=False)
+        new_z, new_a, error = reverse_step(problem, *tried, sums, adding=False)
         assert error is not None
         old, new = torch.cat([z[going], a[going]], 1).abs(), torch.cat([new_z, new_a], 1).abs()
         scale = tolerance.atol + tolerance.rtol * torch.maximum(old, new)
@@ -298,12 +232,16 @@ def _back_over(
         remaining[done] -= share[good]
         going = going[remaining[going] > 0]
     if len(going):
-        raise SolveError(
-            f"{len(going)} of {len(problem.z0)} series need more than {tolerance.max_steps} backward steps for one "
-            "step of the forward solve.",
-            'Fields that contract forward in time explode backward in time: use gradient="checkpoint".',
-        )
+        raise too_many_steps_back(len(going), len(problem.z0), tolerance.max_steps)
     return z, a
+
+
+def too_many_steps_back(stuck: int, series: int, max_steps: int) -> SolveError:
+    """The error of a backward solve that needs too many steps."""
+    return SolveError(
+        f"{stuck} of {series} series need more than {max_steps} backward steps for one piece of the path.",
+        'Fields that contract forward in time explode backward in time: use gradient="checkpoint".',
+    )
 
 
 def _reverse(
@@ -315,61 +253,11 @@ def _reverse(
     going: Int[Tensor, "going"],
     upper: Float[Tensor, "going"],
     share: Float[Tensor, "going"],
-    sums: _Sums,
+    sums: Sums,
 ) -> tuple[Tensor, Tensor]:
     """Reverse the steps of the series in `going`, accumulating gradients; the other series stay unchanged."""
     if len(going) == 0:
         return z, a
     taken = z[going], a[going], at[going], series[going], upper, share
-    new_z, new_a, _ = _reverse_step(problem, *taken, sums, adding=True)
+    new_z, new_a, _ = reverse_step(problem, *taken, sums, adding=True)
     return z.index_copy(0, going, new_z), a.index_copy(0, going, new_a)
-
-
-def _reverse_step(
-    problem: Problem,
-    z: Tensor,
-    a: Tensor,
-    at: Int[Tensor, "batch"],
-    series: Int[Tensor, "batch"],
-    upper: Float[Tensor, "batch"],
-    share: Float[Tensor, "batch"],
-    sums: _Sums,
-    *,
-    adding: bool,
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """One Runge-Kutta step of [z, a] backwards in time.
-
-    The step starts at fraction `upper` of the event's step and goes back by the fraction `share` of it. At every stage
-    the increment of z is that of the term over a step of negative length, and the increment of a is minus its
-    vector-Jacobian product with a. The same vector-Jacobian products with respect to the path, the times and the
-    parameters, summed with the weights of the stages, are the integrals of the adjoint method. If `adding`, they are
-    added to `sums`. Otherwise the step is only tried, and its error is estimated.
-    """
-    term, events, tableau, dtype = problem.term, problem.events, problem.tableau, z.dtype
-    assert term is not None
-    piece, start = events.piece[at], events.start[at]
-    times = torch.stack([events.time[at] - problem.start.detach()[series], events.length[at], events.duration[at]])
-    coefficients = problem.coefficients.detach()[piece]
-
-    def increment(stage: int, both: Tensor) -> Tensor:
-        y, b = both.chunk(2, dim=1)
-        with torch.enable_grad():
-            y, pieces, leaf = (part.detach().requires_grad_() for part in (y, coefficients, times))
-            since, length, duration = leaf
-            place = Place(
-                pieces,
-                (start + upper * length)[:, None].to(dtype),
-                (-share * length)[:, None].to(dtype),
-                (since + upper * duration).to(dtype),
-                (-share * duration)[:, None].to(dtype),
-            )
-            change = sums.call(place.increment, term, tableau.c[stage], y)
-        leaves = [y, pieces, leaf, *sums.leaves] if adding else [y]
-        to_y, *rest = torch.autograd.grad(change, leaves, b, allow_unused=True)
-        if adding:
-            sums.add_stage(tableau.b[stage], piece, at, *rest)
-        return torch.cat([change.detach(), torch.zeros_like(b) if to_y is None else -to_y], dim=1)
-
-    stepped = runge_kutta(tableau, increment, torch.cat([z, a], dim=1), with_error=not adding)
-    new_z, new_a = stepped.end.chunk(2, dim=1)
-    return new_z, new_a, stepped.error

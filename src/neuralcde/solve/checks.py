@@ -10,7 +10,8 @@ from ..engine import transformed
 from ..fields import LowRankField, MLPField
 from ..paths import ControlPath
 from ..series import ragged
-from .steps import Steps
+from .solvers import Tableau
+from .steps import Adaptive, Steps
 from .terms import Jump, Term
 
 
@@ -60,12 +61,29 @@ def _all_finite(x: Tensor) -> bool:
     return numbers.size == 0 or bool(np.isfinite(numbers.min()) and np.isfinite(numbers.max()))
 
 
+def has_failures(failed: Tensor) -> bool:
+    """Whether any of these events is not -1."""
+    plain = failed.device.type == "cpu" and not transformed()
+    return bool(failed.numpy().max(initial=-1) >= 0) if plain else bool((failed >= 0).any())
+
+
 def check_choices(steps: object, save: object) -> None:
     """Raise an error for unknown values of `steps` and `save`."""
     if not isinstance(steps, Steps):
         raise TypeError(f"steps must be AtKnots(), FixedSteps(size) or Adaptive(), got {steps!r}.")
     if not isinstance(save, Tensor) and not (isinstance(save, str) and save in ("last", "knots", "dense")):
         raise ValueError(f'save={save!r} is not "last", "knots", "dense" or a tensor of times.')
+
+
+def check_reversible(tableau: Tableau, steps: Steps) -> None:
+    """Raise `ValueError` unless steps of the solver can be undone by steps backwards in time."""
+    if not tableau.reversible:
+        raise ValueError(
+            f'gradient="reversible" needs a solver whose steps can be undone, such as "ees25", got {tableau.name!r}; '
+            'use gradient="checkpoint" with it.'
+        )
+    if isinstance(steps, Adaptive):
+        raise ValueError('gradient="reversible" needs fixed steps; use gradient="checkpoint" with Adaptive.')
 
 
 def _check_field(field: MLPField | LowRankField, z0: Tensor, path: ControlPath) -> None:

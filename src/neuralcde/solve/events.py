@@ -228,3 +228,42 @@ def piece_start_rows(path: ControlPath) -> Int[Tensor, "pieces"]:
     of_piece = ragged.series_of_rows(path.piece_offsets)
     within = ragged.places_in_series(path.piece_offsets)
     return offsets[:-1][of_piece] + (within + per_gap - 1) // per_gap
+
+
+def split_jumps(events: Events) -> tuple[Events, Int[Tensor, "events"] | None]:
+    """Insert an event before each jump, so that the state before the jump can be saved.
+
+    Returns
+    -------
+    Events
+        The events with the inserted ones, detached.
+    Tensor or None
+        The new index of each original event; None if there are no jumps and nothing was inserted.
+    """
+    if isinstance(events, KnotEvents) and events.jumps is None:
+        return events.detached(), None
+    every = torch.arange(len(events.time), device=events.time.device)
+    columns = (events.piece, events.start, events.length, events.duration, events.time, events.jump_row)
+    events = Events(events.offsets, *(column[every].detach() for column in columns))
+    jumping = events.jump_row >= 0
+    if not bool(jumping.any()):
+        return events, None
+    # An event with a jump becomes two: an inserted one without step or jump, then itself.
+    ends = (1 + jumping.long()).cumsum(0)
+    moved = ends - 1
+    total = int(ends[-1])
+
+    def spread(values: Tensor, fill: float) -> Tensor:
+        return values.new_full((total,), fill).index_copy(0, moved, values)
+
+    bounds = torch.nn.functional.pad(ends, (1, 0))
+    split = Events(
+        bounds[events.offsets],
+        spread(events.piece, -1),
+        spread(events.start, 0.0),
+        spread(events.length, 0.0),
+        spread(events.duration, 0.0),
+        events.time[ragged.series_of_rows(bounds)],
+        spread(events.jump_row, -1),
+    )
+    return split, moved

@@ -45,8 +45,28 @@ class Backsolve:
     """
 
 
-Gradient = Checkpoint | Backprop | Backsolve
-_names: dict[str, Gradient] = {"checkpoint": Checkpoint(), "backprop": Backprop(), "backsolve": Backsolve()}
+@dataclass(frozen=True)
+class Reversible:
+    """Gradients of the discretised solve with hardly any memory, for solvers whose steps can be undone ("ees25").
+
+    The backward pass undoes each step by a step of the same method backwards in time, which gives the state at its
+    start (for EES(2,5) up to an error of order 6), and then differentiates it like `Checkpoint`. Every `every`-th state
+    is stored, so that errors do not add up. Fixed steps only.
+    """
+
+    every: int = 1000
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "every", count("every", self.every))
+
+
+Gradient = Checkpoint | Backprop | Backsolve | Reversible
+_names: dict[str, Gradient] = {
+    "checkpoint": Checkpoint(),
+    "backprop": Backprop(),
+    "backsolve": Backsolve(),
+    "reversible": Reversible(),
+}
 
 
 def as_gradient(gradient: str | Gradient) -> Gradient:

@@ -14,7 +14,7 @@ from .events import Events, Saved
 from .gradients import Backprop, Checkpoint
 from .parameter_snapshot import ParameterSnapshot
 from .solvers import Tableau
-from .step import Place, runge_kutta
+from .step import Place, runge_kutta, time_bounds
 from .terms import Jump, Term
 
 
@@ -56,8 +56,10 @@ class Problem:
         start, length, duration = (
             part[at].to(dtype)[:, None] for part in (events.start, events.length, events.duration)
         )
-        since = (events.time[at] - self.start[series]).to(dtype)
-        return Place(self.coefficients[events.piece[at]], start, length, since, duration)
+        origin = self.start[series]
+        since = (events.time[at] - origin).to(dtype)
+        bounds = time_bounds(events.time[at] - origin, events.time[at + 1] - origin, dtype)
+        return Place(self.coefficients[events.piece[at]], start, length, since, duration, *bounds)
 
 
 def step(

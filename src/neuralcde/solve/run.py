@@ -14,15 +14,15 @@ from ..engine import (
     NativeProblem,
     Program,
     engine_name,
-    evaluate_rows,
     lower,
     most_stages,
     solve_natively,
     transformed,
 )
+from ..series import ragged
 from .backsolve import solve_with_adjoint
 from .events import KnotEvents
-from .gradients import Backprop, Backsolve, Checkpoint, Gradient
+from .gradients import Backprop, Backsolve, Checkpoint, Gradient, Reversible
 from .loop import Problem, solve_plainly
 from .solvers import Tableau
 from .steps import Steps
@@ -32,11 +32,15 @@ Programs = tuple[Program | None, Program | None]
 
 
 class Ran(NamedTuple):
-    """The saved states, for each series the event after which its state was not finite (or -1), and the engine used."""
+    """The saved states, for each series the event after which its state was not finite (or -1), and the engine used.
+
+    `evaluated` is False if the states were known already.
+    """
 
     states: Float[Tensor, "saved hidden"]
     failed: Int[Tensor, "series"]
     engine: str
+    evaluated: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,70 +58,29 @@ class Run:
     method: Gradient
     steps: Steps
 
-    def __call__(self, problem: Problem) -> Ran:
-        """Solve the problem."""
+    def __call__(self, problem: Problem, event_states: Tensor | None = None) -> Ran:
+        """Solve the problem; `event_states` are the states at all events, if they are known already."""
         programs = _programs_for_events(problem)
-        if isinstance(self.method, Backsolve) and transformed():
-            raise ValueError(
-                'gradient="backsolve" supports neither torch.func nor forward mode; use gradient="checkpoint".'
-            )
+        if isinstance(self.method, Backsolve | Reversible) and transformed():
+            name = type(self.method).__name__.lower()
+            raise ValueError(f'gradient="{name}" supports neither torch.func nor forward mode; use "checkpoint".')
         differentiated = torch.is_grad_enabled()
-        if isinstance(self.method, Backsolve) and differentiated:
+        if event_states is not None and not differentiated:
+            engine = f"torch: {programs}" if isinstance(programs, str) else engine_name()
+            first = problem.events.offsets[:-1][ragged.series_of_rows(problem.saved.offsets)]
+            failed = torch.full((len(problem.z0),), -1, dtype=torch.int64, device=problem.z0.device)
+            return Ran(event_states[first + problem.saved.event], failed, engine, False)
+        if isinstance(self.method, Backsolve | Reversible) and differentiated:
+            every = self.method.every if isinstance(self.method, Reversible) else 0
             engine = f"torch: {programs}" if isinstance(programs, str) else f"{engine_name()} forward, torch backward"
-            return Ran(*solve_with_adjoint(problem, _forward_only, self.steps), engine)
+            return Ran(*solve_with_adjoint(problem, _forward_only, self.steps, every), engine)
         if isinstance(programs, str):
-            method = Backprop() if transformed() or isinstance(self.method, Backsolve) else self.method
+            method = Backprop() if transformed() or isinstance(self.method, Backsolve | Reversible) else self.method
             return Ran(*solve_plainly(problem, method), f"torch: {programs}")
         if isinstance(self.method, Backprop) and differentiated:
             return Ran(*solve_plainly(problem, self.method), "torch: backprop differentiates the plain loop")
         every = self.method.every if isinstance(self.method, Checkpoint) else 1
-        return Ran(*_natively(problem, programs, every), engine_name())
-
-
-def rowwise(term: Term, jump: Jump | None, tableau: Tableau, z0: Tensor, channels: int) -> tuple[Term, Jump | None]:
-    """Term and jump for evaluation without gradients, on the native engine if possible.
-
-    The native engine evaluates each row independently, so the result for a series does not depend on its batch.
-    """
-    programs = _programs(term, jump, tableau, z0, channels)
-    if isinstance(programs, str):
-        return term, jump
-    flow, jumps = programs
-    assert flow is not None
-    native_jump = None if jump is None else _RowwiseJump(jump.cell, jump.inputs, jump.rows, jumps)
-    return _RowwiseTerm(term.field, term, flow), native_jump
-
-
-@dataclass(frozen=True, eq=False)
-class _RowwiseTerm(Term):
-    """A term whose field the native engine evaluates, without gradients."""
-
-    inner: Term
-    program: Program
-
-    def drive(self, pieces: Tensor, u: Tensor, du: Tensor) -> Tensor:
-        """The inner term's."""
-        return self.inner.drive(pieces, u, du)
-
-    def evaluate(self, t: Tensor, z: Tensor, drive: Tensor) -> Tensor:
-        """Evaluate the field on one row [z, drive] per series."""
-        return evaluate_rows(self.program, torch.cat([z, drive], dim=1) if self.program.input else z)
-
-    def scale(self, change: Tensor, dt: Tensor) -> Tensor:
-        """The inner term's."""
-        return self.inner.scale(change, dt)
-
-
-@dataclass(frozen=True, eq=False)
-class _RowwiseJump(Jump):
-    """A jump whose cell the native engine evaluates, without gradients."""
-
-    program: Program | None = None
-
-    def after(self, z: Tensor, inputs: Tensor) -> Tensor:
-        """Evaluate the cell on one row [z, inputs] per jump."""
-        assert self.program is not None
-        return evaluate_rows(self.program, torch.cat([z, inputs], dim=1))
+        return Ran(*_natively(problem, programs, every, event_states), engine_name(), event_states is None)
 
 
 def _forward_only(problem: Problem) -> tuple[Tensor, Tensor]:
@@ -125,15 +88,18 @@ def _forward_only(problem: Problem) -> tuple[Tensor, Tensor]:
     return solve_plainly(problem, Backprop()) if isinstance(programs, str) else _natively(problem, programs, 1)
 
 
-def _natively(problem: Problem, programs: Programs, every: int) -> tuple[Tensor, Tensor]:
+def _natively(
+    problem: Problem, programs: Programs, every: int, event_states: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     native = NativeProblem(
         *programs,
         drive="increment" if problem.term is None else problem.term.driven_by,
-        tableau=problem.tableau.tensors(),
+        tableau=problem.tableau.columns(),
         events=problem.events.columns(),
         saved_offsets=problem.saved.offsets,
         saved_event=problem.saved.event,
         every=every,
+        event_states=event_states,
     )
     inputs = None if problem.jump is None else problem.jump.inputs
     return solve_natively(native, problem.z0, problem.coefficients, inputs)
@@ -149,10 +115,10 @@ def _programs_for_events(problem: Problem) -> Programs | str:
         return "the times require gradients"
     if term is not None and not isinstance(events, KnotEvents) and events.length.requires_grad:
         return "the times require gradients"
-    return _programs(term, problem.jump, problem.tableau, problem.z0, problem.coefficients.shape[2])
+    return programs_of(term, problem.jump, problem.tableau, problem.z0, problem.coefficients.shape[2])
 
 
-def _programs(term: Term | None, jump: Jump | None, tableau: Tableau, z0: Tensor, channels: int) -> Programs | str:
+def programs_of(term: Term | None, jump: Jump | None, tableau: Tableau, z0: Tensor, channels: int) -> Programs | str:
     """The programs of term and jump, or the reason why there are none."""
     if os.environ.get("NEURALCDE_ENGINE", "") == "torch":
         return "NEURALCDE_ENGINE=torch"
@@ -164,7 +130,7 @@ def _programs(term: Term | None, jump: Jump | None, tableau: Tableau, z0: Tensor
         return "inside a torch.func transform, or in forward mode"
     if z0.dtype not in (torch.float32, torch.float64):
         return f"the state is {z0.dtype}"
-    if tableau.stages > most_stages():
+    if len(tableau.a) > most_stages():
         return f"{tableau.name} has more than {most_stages()} stages"
     flow = None if term is None else _program(term.field, z0, channels)
     if isinstance(flow, str):

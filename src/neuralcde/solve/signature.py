@@ -7,15 +7,14 @@ from torch import Tensor
 
 from ..fields import SignatureField
 from ..paths import ControlPath
+from .picard import picard
 from .solve import solve_cde
-from .solvers import Tableau, as_solver
+from .solvers import Tableau, as_solver, dopri5
 from .steps import AtKnots, Steps
-
-SUBSTEPS = 8  # default number of steps per piece where one step is not exact
 
 
 def signature(
-    path: ControlPath, depth: int, *, solver: str | Tableau = "dopri5", steps: Steps | None = None
+    path: ControlPath, depth: int, *, solver: str | Tableau | None = None, steps: Steps | None = None
 ) -> Float[Tensor, "series words"]:
     r"""The signature of every path up to `depth`: iterated integrals over words of at most `depth` channels.
 
@@ -34,9 +33,9 @@ def signature(
     depth
         N, the length of the longest words, at least 1.
     solver
-        As in `solve_cde`.
+        None for a method that is exact on every piece; or a solver as in `solve_cde`.
     steps
-        As in `solve_cde`. None means one step per piece if that is exact, else `AtKnots(substeps=8)`.
+        As in `solve_cde`. None means one step per piece.
 
     Returns
     -------
@@ -52,10 +51,10 @@ def signature(
 
     Notes
     -----
-    On a linear piece the words of length k are polynomials of degree k in the increment of X, and one step of a
-    solver of order p is exact for all lengths up to p. So on `linear` and `rectilinear` paths the result is exact up
-    to rounding for depth <= 5 with "dopri5" and <= 4 with "rk4". Longer words, and words of length 2 and more of
-    cubic paths, have the error of the solver, which gets smaller with more substeps.
+    On a piece of the path, the words are polynomials in the time of the piece. They are integrated exactly, up to
+    rounding, with as many stages as that takes: at most 6 on linear pieces up to depth 5; 6, 14 and 24 on cubic
+    pieces for depth 2, 3 and 4. With a solver of order p, words of length up to p are exact on linear pieces; all
+    others have the error of the solver, which on a cubic path over very uneven gaps is large.
 
     Cost: stages x steps outer products of $c + \cdots + c^N$ multiplications per series, and as many numbers in
     memory per series and stage. The signature depends on time only if time is a channel, and on the starting point
@@ -73,10 +72,11 @@ def signature(
         raise TypeError(
             f"path must be a ControlPath, got {type(path).__name__}; build one with e.g. nc.linear(series)."
         )
-    field, tableau = SignatureField(path.channels, depth), as_solver(solver)
-    if steps is None:
-        exact = path.degree == 1 and depth <= tableau.order
-        steps = AtKnots() if exact else AtKnots(substeps=SUBSTEPS)
+    field = SignatureField(path.channels, depth)
+    if solver is None:
+        tableau = dopri5 if path.degree == 1 and depth <= dopri5.order else picard(path.degree, depth)
+    else:
+        tableau = as_solver(solver)
     start = path.coefficients.new_zeros(len(path), field.hidden)
     start[:, 0] = 1.0
-    return solve_cde(path, field, start, solver=tableau, steps=steps).last[:, 1:]
+    return solve_cde(path, field, start, solver=tableau, steps=steps or AtKnots()).last[:, 1:]

@@ -84,6 +84,10 @@ class Solution:
         States of shape (series, k, hidden) at the times given as `save`; None otherwise.
     dense
         Function from times to states; None unless `save` was "dense".
+    slope
+        Function from times to derivatives of the states; None unless `save` was "dense".
+    step_times, step_offsets
+        The times between which the steps of every series lie, as ragged rows; None unless `save` was "dense".
     """
 
     path: ControlPath
@@ -94,6 +98,9 @@ class Solution:
     states_at_knots: Float[Tensor, "rows hidden"] | None = None
     at_times: Float[Tensor, "series k hidden"] | None = None
     dense: Callable[[Tensor], Tensor] | None = None
+    slope: Callable[[Tensor], Tensor] | None = None
+    step_times: Float[Tensor, "events"] | None = None
+    step_offsets: Int[Tensor, "bounds"] | None = None
 
     def __repr__(self) -> str:
         series, hidden = self.last.shape
@@ -124,8 +131,19 @@ class Solution:
         Tensor
             Shape (series, hidden) for a scalar t, otherwise (series, k, hidden).
         """
-        if self.dense is None:
+        return self._at(self.dense, t)
+
+    def derivative(self, t: Times) -> Float[Tensor, "series *k hidden"]:
+        """dz/dt at t: the right-hand side of the equation at z(t). At a knot it is the derivative just after it.
+
+        Shapes are as in `evaluate`.
+        """
+        return self._at(self.slope, t)
+
+    @staticmethod
+    def _at(function: Callable[[Tensor], Tensor] | None, t: Times) -> Tensor:
+        if function is None:
             raise ValueError('the states of all steps were not kept; solve with save="dense".')
         asked = torch.as_tensor(t, dtype=torch.float64)
-        states = self.dense(asked)
-        return states[:, 0] if asked.ndim == 0 else states
+        found = function(asked)
+        return found[:, 0] if asked.ndim == 0 else found

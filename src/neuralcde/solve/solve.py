@@ -13,19 +13,20 @@ from torch import Tensor
 from ..fields import VectorField, as_field
 from ..paths import ControlPath
 from ..series import ragged
-from .adaptive import adaptive_grid
-from .asked_states import Save, saved_events, states_at_times
-from .checks import check_choices, check_problem
+from .asked_states import Save, saved_events, slopes_at_times, states_at_times
+from .checks import check_choices, check_problem, check_reversible, has_failures
 from .events import events_of, knot_events
-from .gradients import Checkpoint, Gradient, as_gradient
+from .gradients import Backsolve, Checkpoint, Gradient, Reversible, as_gradient
 from .loop import Problem
 from .not_compiled import not_compiled
-from .run import Run, rowwise
+from .run import Run
 from .solution import Solution, SolveError, Stats, Status
 from .solvers import Tableau, as_solver
 from .step_memory import kept_bytes
 from .steps import Adaptive, AtKnots, Steps, fixed_grid
 from .terms import ControlTerm, Jump, Term
+from .walked_solution import walked_solution
+from .walks import Walker
 
 
 def solve_cde(
@@ -55,11 +56,12 @@ def solve_cde(
     z0
         Initial states.
     solver
-        "euler", "midpoint", "heun", "ralston", "rk4" (the 3/8 rule), "dopri5", "tsit5", or a `Tableau`.
+        "euler", "midpoint", "heun", "ralston", "rk4" (the 3/8 rule), "dopri5", "tsit5", "ees25", or a
+        `Tableau`.
     steps
         `AtKnots(substeps=1)` (default), `FixedSteps(size)`, or `Adaptive(rtol, atol, max_steps)`.
     gradient
-        "checkpoint" (default, or `Checkpoint(every=k)`), "backprop", "backsolve".
+        "checkpoint" (default, or `Checkpoint(every=k)`), "backprop", "backsolve", "reversible".
     save
         Which states to keep: "last"; "knots"; "dense", for `solution.evaluate`; or those at a tensor of times, of shape
         (k,) shared by all series or (series, k). The last state is always kept.
@@ -144,13 +146,25 @@ def solve(
     steps = AtKnots() if steps is None else steps
     check_problem(path, z0, flow, jump)
     check_choices(steps, save)
-    found, grid, simple = None, None, None
+    if isinstance(method, Reversible) and flow is not None:
+        check_reversible(tableau, steps)
     rows = None if jump is None else jump.rows
-    if flow is not None and isinstance(steps, Adaptive):
-        evaluated = rowwise(flow, jump, tableau, z0, path.channels)
-        found = adaptive_grid(path, *evaluated, z0.detach(), tableau, steps)
-        grid = found.grid
-    elif flow is not None and not isinstance(steps, Adaptive):
+    walk, known = None, None
+    if flow is not None and (isinstance(steps, Adaptive) or isinstance(method, Backsolve | Reversible)):
+        every = method.every if isinstance(method, Reversible) else 0
+        walker = Walker(path, flow, jump, z0, tableau, steps, every)
+        solution = None if error else walked_solution(walker, method, save)
+        if solution is not None:
+            _raise_if(throw, solution.statuses, solution.reached, path, steps)
+            return solution
+        if isinstance(steps, Adaptive):
+            walk = walker.walk(walker.programs, at_rows=False, before_jumps=False, keep_steps=True)
+            known = walk.states
+    grid, simple = None, None
+    if walk is not None:
+        grid = walk.grid
+    elif flow is not None:
+        assert not isinstance(steps, Adaptive)
         simple = knot_events(path, rows) if steps == AtKnots() and not error else None
         if simple is None:
             every = method.every if isinstance(method, Checkpoint) else 1
@@ -158,21 +172,20 @@ def solve(
 
     # The gradient treats the steps as given, so the solve itself runs on a fixed grid, however that was found.
     run = Run(method, steps)
-    finished = None if found is None else found.finished
+    finished = None if walk is None else walk.finished
     events, reached = events_of(path, grid, rows, finished) if simple is None else (simple, None)
     saved = saved_events(events, reached, save, path)
-    start = path.knots[path.series.offsets[:-1]] if start is None else start
+    start = path.knots.index_select(0, path.series.offsets[:-1]) if start is None else start
     problem = Problem(flow, jump, tableau, path.coefficients, start, z0, events, saved)
-    states, failed, engine = run(problem)
+    states, failed, engine, evaluated = run(problem, known)
 
     last = states if isinstance(save, str) and save == "last" else states[saved.offsets[1:] - 1]
-    last_event = events.offsets[1:] - 1
-    statuses = torch.where(failed >= 0, 1, 0)
-    if finished is not None:
-        statuses = torch.where(finished < ragged.lengths(path.piece_offsets), 2, statuses)
-    times = events.time.detach()
-    ended = times[torch.where(failed >= 0, events.offsets[:-1] + failed, last_event)]
-    _raise_if(throw, statuses, ended, path)
+    ended = events.time.detach().index_select(0, events.offsets[1:] - 1)
+    statuses = torch.zeros_like(failed) if walk is None else walk.statuses(path)
+    if walk is not None or has_failures(failed):
+        statuses = torch.where(failed >= 0, 1, statuses)
+        ended = torch.where(failed >= 0, events.time.detach()[events.offsets[:-1] + failed.clamp(min=0)], ended)
+        _raise_if(throw, statuses, ended, path, steps)
     estimate = None
     # Step doubling with Richardson extrapolation: halving the steps of a method of order p divides its error by 2**p.
     if error and grid is not None:
@@ -182,10 +195,11 @@ def solve(
             fine = run(dataclasses.replace(problem, z0=z0.detach(), events=finer, saved=ends)).states
         estimate = (fine - last.detach()).abs().amax(1) * 2**tableau.order / (2**tableau.order - 1)
     accepted = events.counts - 1 if flow is not None else torch.zeros_like(events.counts)
+    cost = accepted * (tableau.stages if evaluated else 0)
     stats = Stats(
-        evaluations=accepted * tableau.stages + (0 if found is None else found.evaluations),
+        evaluations=cost if walk is None else cost + walk.evaluations,
         accepted=accepted,
-        rejected=torch.zeros_like(accepted) if found is None else found.rejected,
+        rejected=torch.zeros_like(accepted) if walk is None else walk.rejected,
         engine=engine,
         error=estimate,
     )
@@ -197,20 +211,29 @@ def solve(
     if save == "dense":
         at_rows = saved_events(events, reached, "knots", path)
         first = events.offsets[:-1][ragged.series_of_rows(at_rows.offsets)]
+
+        def dense(t: Tensor) -> Tensor:
+            return states_at_times(run, problem, path, states, t, dense=True)
+
         return dataclasses.replace(
             solution,
             states_at_knots=states[first + at_rows.event],
-            dense=lambda t: states_at_times(run, problem, path, states, t, dense=True),
+            dense=dense,
+            slope=lambda t: slopes_at_times(problem, path, dense(t), t),
+            step_times=events.time,
+            step_offsets=events.offsets,
         )
     return solution
 
 
-def _raise_if(throw: bool, statuses: Tensor, times: Tensor, path: ControlPath) -> None:
+def _raise_if(throw: bool, statuses: Tensor, times: Tensor, path: ControlPath, steps: Steps) -> None:
     if not throw or not bool((statuses > 0).any()):
         return
     first = int((statuses > 0).nonzero()[0, 0])
     status = list(Status)[int(statuses[first])]
     fix = "Take more steps (AtKnots(substeps=2)), bound the field (a final tanh), scale the data"
+    if isinstance(steps, Adaptive):
+        fix = "No step is short enough there. Bound the field (a final tanh), scale the data"
     if status is Status.max_steps:
         fix = "Raise max_steps or the tolerances of Adaptive(rtol=, atol=, max_steps=), bound the field (a final tanh)"
     raise SolveError(

@@ -33,6 +33,9 @@ class Place(NamedTuple):
         Time from the start of the series to the start of the step.
     duration
         Duration of the step in time.
+    earliest, latest
+        Bounds of the times at which the field is evaluated. The latest is just before the end of the step: at a knot,
+        a field that jumps there in t must be evaluated on the side that the step lies on.
     """
 
     pieces: Float[Tensor, "batch powers channels"]
@@ -40,11 +43,25 @@ class Place(NamedTuple):
     length: Float[Tensor, "batch 1"]
     since: Float[Tensor, "batch"]
     duration: Float[Tensor, "batch 1"]
+    earliest: Float[Tensor, "batch"]
+    latest: Float[Tensor, "batch"]
 
     def increment(self, term: Term, node: float, z: Float[Tensor, "batch hidden"]) -> Float[Tensor, "batch hidden"]:
         """The increment of the term over the step, evaluated at state z and at a node in [0, 1] of the step."""
         drive = term.drive(self.pieces, self.start + node * self.length, self.length)
-        return term.increment(self.since + node * self.duration[:, 0], z, drive, self.duration)
+        t = self.since + node * self.duration[:, 0]
+        within = t.detach().clamp(self.earliest, self.latest)
+        if t.requires_grad:  # the gradient is that of the time itself
+            within = t + (within - t.detach())
+        return term.increment(within, z, drive, self.duration)
+
+
+def time_bounds(
+    low: Float[Tensor, "batch"], high: Float[Tensor, "batch"], dtype: torch.dtype
+) -> tuple[Float[Tensor, "batch"], Float[Tensor, "batch"]]:
+    """The bounds `earliest` and `latest` of steps from `low` to `high`; equal for steps of no duration."""
+    earliest, end = low.detach().to(dtype), high.detach().to(dtype)
+    return earliest, torch.maximum(earliest, torch.nextafter(end, torch.full_like(end, -torch.inf)))
 
 
 class Stepped(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -13,6 +13,8 @@ from ..contracts import check_sizes
 from ..paths import ControlPath
 from ..series import ragged
 from .step_memory import check_step_memory
+
+CONTROLLERS = {"i": 0.0, "pi": 0.4}  # exponent of the error of the step before, times the order of the solver
 
 
 @dataclass(frozen=True)
@@ -56,16 +58,27 @@ class Adaptive:
     max_steps
         Maximum number of accepted and rejected steps per series. A series that needs more stops where it is, with
         status `max_steps`.
+    controller
+        "i": the next step length depends on the error of this step. "pi": also on that of the step before (Gustafsson
+        1991), which avoids rejections where the error grows steadily.
     """
 
     rtol: float = 1e-4
     atol: float = 1e-6
     max_steps: int = 4096
+    controller: Literal["i", "pi"] = "i"
 
     def __post_init__(self) -> None:
         if not (self.rtol >= 0 and self.atol >= 0 and self.rtol + self.atol > 0):
             raise ValueError(f"rtol and atol must be >= 0 and not both 0, got {self.rtol!r} and {self.atol!r}.")
+        if self.controller not in CONTROLLERS:
+            raise ValueError(f"controller={self.controller!r} is not one of {list(CONTROLLERS)}.")
         object.__setattr__(self, "max_steps", count("max_steps", self.max_steps))
+
+    @property
+    def smoothing(self) -> float:
+        """How much the error of the step before counts."""
+        return CONTROLLERS[self.controller]
 
 
 Steps = AtKnots | FixedSteps | Adaptive
@@ -103,14 +116,18 @@ class Grid(NamedTuple):
         return Grid(self.offsets * 2, piece, start, length)
 
 
-def fixed_grid(path: ControlPath, steps: AtKnots | FixedSteps, *, state_bytes: float = 0.0) -> Grid:
-    """Equal steps in every piece; `ValueError` if they, with `state_bytes` kept per step, do not fit in memory."""
+def steps_per_piece(path: ControlPath, steps: AtKnots | FixedSteps) -> Float[Tensor, "pieces"]:
+    """Number of equal steps in every piece, in float64."""
     durations = path.durations.detach()
     if isinstance(steps, AtKnots):
-        counts = torch.full_like(durations, float(steps.substeps))
-    else:
-        # The small term makes a gap of 0.3 take 3 steps of 0.1, and not 4 because of rounding.
-        counts = (durations / steps.size - 1e-9).ceil().clamp(min=1)
+        return torch.full_like(durations, float(steps.substeps))
+    # The small term makes a gap of 0.3 take 3 steps of 0.1, and not 4 because of rounding.
+    return (durations / steps.size - 1e-9).ceil().clamp(min=1)
+
+
+def fixed_grid(path: ControlPath, steps: AtKnots | FixedSteps, *, state_bytes: float = 0.0) -> Grid:
+    """Equal steps in every piece; `ValueError` if they, with `state_bytes` kept per step, do not fit in memory."""
+    counts = steps_per_piece(path, steps)
     check_step_memory(path, counts, state_bytes, steps)
     counts = counts.long()
     firsts = ragged.offsets_of(counts)

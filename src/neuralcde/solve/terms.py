@@ -55,7 +55,15 @@ class Term(ABC):
         dt: Float[Tensor, "batch 1"],
     ) -> Float[Tensor, "batch hidden"]:
         """The increment of z at one stage of a step."""
-        change = self.evaluate(t, z.clone(), drive)  # a field may modify z in place
+        try:
+            change = self.evaluate(t, z.clone(), drive)  # a field may modify z in place
+        except RuntimeError as error:
+            error.add_note(
+                f"The field was called with the states of {len(z)} series. A solve calls it with the series that still "
+                "have a step to take, in an order of its own. What belongs to a series must be part of its state, with "
+                "an increment of 0, or of its path, as constant channels."
+            )
+            raise
         if change.shape != z.shape:
             name = type(self.field).__name__
             raise ValueError(

@@ -2,6 +2,7 @@
 
 from ...contracts import ArgumentError, Registry
 from .dopri5 import dopri5 as dopri5
+from .ees25 import ees25 as ees25
 from .euler import euler as euler
 from .heun import heun as heun
 from .midpoint import midpoint as midpoint
@@ -11,7 +12,7 @@ from .tableau import Tableau as Tableau
 from .tsit5 import tsit5 as tsit5
 
 solvers: Registry[Tableau] = Registry("solver", Tableau)
-for method in (euler, midpoint, heun, ralston, rk4, dopri5, tsit5):
+for method in (euler, midpoint, heun, ralston, rk4, dopri5, tsit5, ees25):
     solvers.add(method.name, method)
 
 

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from ...contracts import plain
+from ...engine import TableauColumns
 
 
 @dataclass(frozen=True)
@@ -30,6 +29,9 @@ class Tableau:
     b_error
         Weights of the embedded method minus b, from which `Adaptive` estimates the error. Empty for methods without an
         embedded method.
+    reversible
+        Whether a step of the method backwards in time undoes a step forwards, to an order well above that of the
+        method, so that `gradient="reversible"` can be used.
 
     Notes
     -----
@@ -45,6 +47,7 @@ class Tableau:
     b: Sequence[float]
     c: Sequence[float]
     b_error: Sequence[float] = ()
+    reversible: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "a", tuple(map(tuple, self.a)))
@@ -81,9 +84,15 @@ class Tableau:
         return len(self.a) == len(self.b) + 1 and self.a[-1] == self.b and self.c[-1] == 1
 
     @functools.cache  # noqa: B019 (there are few tableaux, and they live as long as the process)
-    def tensors(self) -> tuple[Float[Tensor, "stages stages"], Float[Tensor, "stages"], Float[Tensor, "stages"]]:
-        """A, b and c in float64, without the stages that only the error estimate uses."""
-        a = torch.zeros(self.stages, self.stages, dtype=torch.float64)
-        for stage, row in enumerate(self.a[: self.stages]):
+    def columns(self, *, with_error: bool = False) -> TableauColumns:
+        """The tableau as the native engine reads it, with or without the stages that only the error estimate uses."""
+        stages = len(self.a) if with_error else self.stages
+        a = torch.zeros(stages, stages, dtype=torch.float64)
+        for stage, row in enumerate(self.a[:stages]):
             a[stage, : len(row)] = torch.tensor(row, dtype=torch.float64)
-        return a, torch.tensor(self.b, dtype=torch.float64), torch.tensor(self.c[: self.stages], dtype=torch.float64)
+        b, c, b_error = (torch.tensor(part, dtype=torch.float64) for part in (self.b, self.c[:stages], self.b_error))
+        b = torch.nn.functional.pad(b, (0, stages - len(b)))
+        estimates = with_error and len(self.b_error) > 0
+        return TableauColumns(
+            a, b, c, b_error if estimates else None, self.order, with_error and self.first_same_as_last
+        )

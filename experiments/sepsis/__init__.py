@@ -1,0 +1,1 @@
+"""Table 2 of the paper: the PhysioNet 2019 challenge."""
