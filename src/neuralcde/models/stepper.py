@@ -22,7 +22,7 @@ from ..series.row_scaling import RowScaling
 from ..series.row_statistics import RowStatistics
 from ..solve import AtKnots, FixedSteps
 from ..solve.solvers import as_solver
-from ..solve.step import Place, runge_kutta
+from ..solve.step import Place, runge_kutta, time_bounds
 from .jump_model import JumpModel
 from .native_stepper import native_program
 from .path_model import PathModel
@@ -292,12 +292,14 @@ class Stepper:
             counts, most = _steps(model, duration)
             for number in range(most):
                 length = 1.0 / counts
+                begin = origin + duration * (number * length)
                 at = Place(
                     pieces[:, place],
                     (number * length).to(dtype)[:, None],
                     length.to(dtype)[:, None],
-                    (origin + duration * (number * length)).to(dtype),
+                    begin.to(dtype),
                     (duration * length).to(dtype)[:, None],
+                    *time_bounds(begin, begin + duration * length, dtype),
                 )
                 end = runge_kutta(tableau, lambda k, y, at=at: at.increment(term, tableau.c[k], y), z).end  # type: ignore[misc]
                 z = end if isinstance(model.steps, AtKnots) else torch.where((number < counts)[:, None], end, z)
