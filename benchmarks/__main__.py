@@ -1,11 +1,10 @@
-"""Run one benchmark, or all: `python -m benchmarks [paths|solve|models|training] [table ...]`."""
+"""Run one benchmark, or all: `python -m benchmarks [paths|solve|models|training|streams] [table ...]`."""
 
 import sys
+from importlib import import_module
 
-from . import models, paths, solve, training
-
-BENCHMARKS = {"paths": paths.main, "solve": solve.main, "models": models.main, "training": training.main}
+BENCHMARKS = ("paths", "solve", "models", "training", "streams")  # some need other packages: make bench installs them
 
 if __name__ == "__main__":
     for name in sys.argv[1:2] or BENCHMARKS:
-        BENCHMARKS[name](sys.argv[2:])
+        import_module(f"benchmarks.{name}").main(sys.argv[2:])

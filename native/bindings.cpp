@@ -209,4 +209,5 @@ NB_MODULE(_kernels, m) {
     bind<float>(m);
     bind<double>(m);
     bind_engine(m);
+    bind_streams(m);
 }

@@ -21,5 +21,6 @@ inline void require(bool condition, const char* message) {
 
 void bind_engine(nanobind::module_& m);
 void bind_walk(nanobind::module_& m);
+void bind_streams(nanobind::module_& m);
 
 }  // namespace neuralcde

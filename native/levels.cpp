@@ -12,10 +12,12 @@ namespace neuralcde {
     extern const Engine<double> engine64;    \
     extern const RowFeatures<float> row_features32;   \
     extern const RowFeatures<double> row_features64;  \
+    extern const StreamKernels<float> stream32;       \
+    extern const StreamKernels<double> stream64;      \
     }
 #define TABLES(LEVEL)                                                                  \
     &LEVEL::splines32, &LEVEL::splines64, &LEVEL::engine32, &LEVEL::engine64,          \
-        &LEVEL::row_features32, &LEVEL::row_features64
+        &LEVEL::row_features32, &LEVEL::row_features64, &LEVEL::stream32, &LEVEL::stream64
 
 DECLARE(baseline)
 #ifdef NEURALCDE_X86

@@ -4,6 +4,7 @@
 #include "engine.hpp"
 #include "row_features.hpp"
 #include "splines.hpp"
+#include "stream.hpp"
 
 namespace neuralcde {
 
@@ -16,6 +17,8 @@ struct Level {
     const Engine<double>* engine64;
     const RowFeatures<float>* row_features32;
     const RowFeatures<double>* row_features64;
+    const StreamKernels<float>* stream32;
+    const StreamKernels<double>* stream64;
 };
 
 extern const Level levels[];  // best first

@@ -16,7 +16,7 @@
 
 namespace neuralcde {
 
-// Internal linkage: only the bindings of solves and of walks include this file.
+// Internal linkage: only the bindings of solves, walks and streams include this file.
 namespace {
 
 // The columns of the two tables that describe a program: one row of integers and one of numbers per operation.

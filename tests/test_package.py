@@ -37,6 +37,7 @@ FOLDERS = [
     "explanations",
     "estimators",
     "report",
+    "serve",
     "cli",
 ]
 
@@ -205,7 +206,7 @@ def test_help_does_not_import_torch():
     script = """
 import contextlib, sys
 from neuralcde.cli import main
-for command in ([], ["predict"], ["report"], ["info"], ["demo"]):
+for command in ([], ["predict"], ["serve"], ["report"], ["info"], ["demo"]):
     with contextlib.suppress(SystemExit):
         main([*command, "--help"])
 assert "torch" not in sys.modules

@@ -18,13 +18,17 @@ PAGES = {
     "docs/choosing.md": 7,
     "docs/faq.md": 17,
     "docs/why_and_how_sure.md": 5,
+    "docs/streaming.md": 2,
 }
 OTHERS = ["CHANGELOG.md", "CONTRIBUTING.md"]
 LINKED = [*OTHERS, "README.md", *(f"docs/{file.name}" for file in sorted((ROOT / "docs").glob("*.md")))]
 WORDS = ["Series", "Row", "Channel", "Control path", "Knot", "Field", "Flow", "Jump", "State", "Readout"]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/choosing.md", "docs/faq.md", "docs/why_and_how_sure.md"])
+RUN_ALONE = ["README.md", "docs/choosing.md", "docs/faq.md", "docs/why_and_how_sure.md", "docs/streaming.md"]
+
+
+@pytest.mark.parametrize("page", RUN_ALONE)
 def test_the_code_of_a_page_runs_and_prints_what_it_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ran, _ = run_page(ROOT / page)

@@ -1,4 +1,4 @@
-"""The command line: `neuralcde fit | predict | report | info | demo`.
+"""The command line: `neuralcde fit | predict | serve | report | info | demo`.
 
 The module of a command is imported only when the command runs, so that `--help` does not wait for torch.
 """
@@ -34,6 +34,7 @@ def _run(arguments: list[str] | None) -> None:
     )
     app.command("neuralcde.cli.fit:fit", name="fit", help="Train a model on a long table of measurements and save it.")
     app.command("neuralcde.cli.predict:predict", name="predict", help="Predict with a saved model.")
+    app.command("neuralcde.cli.serve:serve", name="serve", help="Serve a saved model over HTTP.")
     app.command("neuralcde.cli.report:report", name="report", help="Write an HTML report about a saved model.")
     app.command("neuralcde.cli.info:info", name="info", help="Print versions and engine, or describe a model.")
     app.command(

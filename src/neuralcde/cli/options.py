@@ -39,13 +39,20 @@ def help_of(option: Option) -> str:
     return f"{option.help}{expected} Default: {option.default}."
 
 
+class _AnyValue:
+    """Tells pydantic to accept `NOT_GIVEN`: if anything in the process has imported it, cyclopts checks with it."""
+
+    def __get_pydantic_core_schema__(self, *_: Any) -> dict[str, Any]:
+        return {"type": "any"}
+
+
 def _options() -> type:
     """Make a dataclass of the classifier's parameters. The default is `NOT_GIVEN`, because None is a valid value."""
     fields = []
     for name, option in OPTIONS.items():
         parameter = Parameter(help=help_of(option), show_default=False)
         kind: Any = option.kind.annotation | None
-        fields.append((name, Annotated[kind, parameter], dataclasses.field(default=NOT_GIVEN)))
+        fields.append((name, Annotated[kind, parameter, _AnyValue()], dataclasses.field(default=NOT_GIVEN)))
     made = dataclasses.make_dataclass("EstimatorOptions", fields, frozen=True)
     made.__module__ = __name__  # cyclopts would take a class of the module `types` for a plain value
     return made

@@ -18,6 +18,7 @@ from ..models.summary_readout import SUMMARIES
 from ..models.variations import Variations
 from ..series import IrregularSeries, ragged
 from ..series.channels import time_since_start
+from ..series.row_statistics import RowStatistics
 from ..tasks import BoostingProblem, Task
 from .preparation import Preparation
 from .training_data import TrainingData
@@ -81,20 +82,33 @@ def features_of_variations(preparation: Preparation, part: Variations) -> Float[
     return _with_clock(preparation, part.history.series, part.row, part.features(_inputs(preparation).families))
 
 
+def features_of_statistics(
+    preparation: Preparation, known: RowStatistics, static: Float[Tensor, "streams static"]
+) -> Float[Tensor, "streams features"]:
+    """The features at the last row of streams."""
+    channels = _with_unknown(preparation, known.features(_inputs(preparation).families))
+    clock = known.time if preparation.common_origin else known.time - known.start
+    return torch.cat([channels, clock[:, None].to(channels.dtype), static], dim=1)
+
+
 def _with_clock(
     preparation: Preparation, prepared: IrregularSeries, rows: Int[Tensor, " cases"], known: Tensor
 ) -> Float[Tensor, "cases features"]:
     """Summaries of the channels at rows, with the clock and the static features."""
-    inputs = _inputs(preparation)
-    families = inputs.families
-    known = known.reshape(-1, len(families), inputs.channels)
-    if preparation.intensity:
-        never = known[:, families.index("count")] == 0
-        unknown = torch.tensor([name != "count" for name in families])
-        known = known.masked_fill(never[:, None] & unknown[:, None], torch.nan)
     static = prepared.static[ragged.series_of(prepared.offsets, rows)]
     clock = prepared.times if preparation.common_origin else time_since_start(prepared.times, prepared.offsets)
-    return torch.cat([known.flatten(1), clock[rows, None].to(known.dtype), static], dim=1)
+    return torch.cat([_with_unknown(preparation, known), clock[rows, None].to(known.dtype), static], dim=1)
+
+
+def _with_unknown(preparation: Preparation, known: Float[Tensor, "cases features"]) -> Float[Tensor, "cases features"]:
+    """Summaries of channels; with intensity, those of channels that were never observed are NaN, except the count."""
+    if not preparation.intensity:
+        return known
+    families = _inputs(preparation).families
+    blocks = known.reshape(len(known), len(families), -1)
+    never = blocks[:, families.index("count")] == 0
+    unknown = torch.tensor([name != "count" for name in families])
+    return blocks.masked_fill(never[:, None] & unknown[:, None], torch.nan).flatten(1)
 
 
 def _inputs(preparation: Preparation) -> RowInputs:

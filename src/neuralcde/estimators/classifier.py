@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from ..contracts import ArgumentError, Choice, Either, Instance, Nothing, Option, documented
 from ..solve import Tableau
@@ -217,3 +219,7 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
             Shape (series, k, classes); NaN where a series had not begun at the time.
         """
         return self.task_.probabilities(self.calibrated(self.outputs_at(X, times), over_time=True))
+
+    def predictions_of(self, outputs: Float[Tensor, "cases outputs"]) -> NDArray[Any]:
+        """Class probabilities from the raw outputs at some times, as `predict_proba_at` gives them."""
+        return self.task_.probabilities(self.calibrated(outputs, over_time=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -32,6 +32,9 @@ from .preparation import Preparation
 from .training_data import dataset_of
 from .trees import TreeEnsemble
 from .variants import Ensemble
+
+if TYPE_CHECKING:
+    from .streams import Streams
 
 
 class FittedEstimator(BaseEstimator):  # type: ignore[misc]
@@ -236,6 +239,58 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
             outputs = outputs[series.offsets[1:] - 1]
         ensemble = Ensemble([member.module for member in self.members_], self.trees_, self.preparation_, self.device)
         return explain(ensemble, self.task_, series, outputs, random_state)
+
+    def predictions_of(self, outputs: Float[Tensor, "cases outputs"]) -> NDArray[Any]:
+        """Predictions from raw outputs: class probabilities, or numbers in the units of y."""
+        return self.task_.decode(outputs)
+
+    def stream(self, states: str | Path | None = None) -> Streams:
+        """Streams, which get one row at a time and give a prediction after each.
+
+        Parameters
+        ----------
+        states
+            File that `Streams.save` wrote, to go on with its streams; None for no streams yet.
+
+        Returns
+        -------
+        Streams
+            With the methods `push`, `peek`, `push_many`, `remove` and `save`.
+
+        Raises
+        ------
+        ArgumentError
+            If the model cannot run on streams: its path is not causal, or its parts read whole series.
+        """
+        from .streams import Streams
+
+        streams = Streams(self)
+        if states is not None:
+            streams.load(states)
+        return streams
+
+    def export_stream(self, folder: str | Path) -> None:
+        """Write the step of streams as ONNX: `update.onnx` and `output.onnx`, state in and state out.
+
+        `update` maps (real, double, t, x) to (next_real, next_double), and `output` maps (real, double) to raw outputs;
+        scaling is part of it. `real` and `double` of a new stream are those of `stream().empty_state`.
+
+        Parameters
+        ----------
+        folder
+            Made if it does not exist.
+
+        Raises
+        ------
+        ImportError
+            Without the packages of `neuralcde[onnx]`.
+        ArgumentError
+            If the model cannot run on streams, has trees, or takes steps that depend on the gap (`FixedSteps`).
+        """
+        from .stream_export import write_onnx
+
+        check_is_fitted(self, "members_")
+        write_onnx(self, Path(folder))
 
     @property
     def module_(self) -> PathModel:

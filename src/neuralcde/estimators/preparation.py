@@ -9,13 +9,15 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
-from ..contracts import warn_user
+from ..contracts import ArgumentError, warn_user
 from ..paths import ControlPath, PathScheme
 from ..series import FarValues, FarValueWarning, IrregularSeries, SeriesScaler
 from ..series.clock_features import has_common_origin
 from ..series.quantile_scale import CLOSEST
+from ..series.row_scaling import RowScaling
 from ..series.table_format import NANOSECONDS, TableColumn, TableFormat
 from .json_shapes import FINITE, POSITIVE, TEXT, TRUTH, WHOLE, Leaf, OrNull, check_shape, one_of
 
@@ -185,6 +187,28 @@ class Preparation:
     def with_channels(self, scaled: IrregularSeries) -> IrregularSeries:
         """Scaled series with the channels that the model gets: time, counts (with `intensity` and no encoder), data."""
         return scaled.with_channels(counts="per_channel" if self.counts else None)
+
+    def row_scaling(self) -> RowScaling:
+        """The scaling of single rows of streams."""
+        return RowScaling(self.scaler, self.use, getattr(torch, self.dtype))
+
+    def static(self, given: Float[Tensor, "series features"]) -> Float[Tensor, "series prepared"]:
+        """Static features as the model gets them, from those of the table."""
+        names = self.scaler.static_names_in_
+        if given.shape[1] != len(names):
+            raise ArgumentError(
+                f"static has {given.shape[1]} features; expected {len(names)}: {', '.join(names)}.", argument="static"
+            )
+        count, dtype = len(given), getattr(torch, self.dtype)
+        rows = dataclasses.replace(
+            self.template(),
+            times=torch.zeros(count, dtype=torch.float64),
+            values=torch.full((count, len(self.scaler.channel_names_in_)), torch.nan, dtype=dtype),
+            offsets=torch.arange(count + 1),
+            static=given.to(dtype),
+            ids=np.arange(count),
+        )
+        return self.series(rows).static
 
     def warn_of_far_values(self, far: FarValues) -> None:
         """Warn of values far outside the range of the training series, if there are any."""

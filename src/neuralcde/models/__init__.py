@@ -15,5 +15,7 @@ from .row_encoder import RowEncoder as RowEncoder
 from .row_inputs import RowInputs as RowInputs
 from .row_mlp import RowMLP as RowMLP
 from .solved_model import SolvedModel as SolvedModel
+from .stepper import Stepper as Stepper
+from .stream_state import StreamState as StreamState
 from .summary_readout import SummaryReadout as SummaryReadout
 from .trajectory import Trajectory as Trajectory

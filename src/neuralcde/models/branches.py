@@ -43,7 +43,7 @@ def can_branch(model: PathModel, scheme: PathScheme) -> bool:
 def can_vary(model: SolvedModel, scheme: PathScheme) -> bool:
     """Whether branches to `Variations` can be solved: all that the model sees of earlier rows is known at each row."""
     own = scheme if model.encoder is None else model.scheme
-    parts = [(own, "window", "build"), (model.readout, "varies", "forward"), (model.encoder, "varies", "forward")]
+    parts = [(own, "memory", "build"), (model.readout, "varies", "forward"), (model.encoder, "varies", "forward")]
     said = all(part is None or (getattr(part, flag) and _said_of(part, flag, method)) for part, flag, method in parts)
     methods = [getattr(type(model), name, PathModel.path) for name in READING]
     return said and all(method.__module__.startswith(f"{__package__}.") for method in methods)
@@ -121,13 +121,12 @@ class Branches:
     def _last_gaps(self, part: Variations) -> ControlPath:
         """Paths through the last few rows up to that of each case; only their last gaps count."""
         model, series, row = self.model, self.path.series, part.row
-        assert self.scheme.window is not None
         values = part.values() if model.encoder is None else None
         if values is None:
             assert model.encoder is not None
             time = self.path.at_rows()[row, :1]  # the first channel of encoded series
             values = torch.cat([time, model.encoder.of_variations(part)], dim=1)
-        offsets = ragged.offsets_of((row - series.offsets[part.series] + 1).clamp(max=self.scheme.window))
+        offsets = ragged.offsets_of((row - series.offsets[part.series] + 1).clamp(max=self.scheme.memory + 1))
         of_row = ragged.series_of_rows(offsets)
         rows = row[of_row] - (offsets[1:][of_row] - 1 - torch.arange(len(of_row), device=row.device))
         return self.scheme.build(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,7 +10,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..fields import GRUODEField
-from ..paths import ControlPath
 from ..solve import FixedSteps, Steps, Term, TimeTerm
 from .initial_state import Initial
 from .solved_model import SolvedModel, Variant, check_variant
@@ -70,14 +70,8 @@ class GRUODE(SolvedModel, name="gru_ode"):
         """h(z, X) dt."""
         return TimeTerm(self.field)
 
-    def features(
-        self, states: Float[Tensor, "series k hidden"], path: ControlPath, times: Float[Tensor, "series k"]
-    ) -> Float[Tensor, "series k features"]:
-        """The readout's input at times: z, or [X, z] in the paper's variant."""
-        return torch.cat([path.evaluate(times), states], dim=-1) if self.variant == "paper" else states
-
-    def features_at_rows(
-        self, states: Float[Tensor, "rows hidden"], path: ControlPath
-    ) -> Float[Tensor, "rows features"]:
-        """The readout's input at the rows of the series."""
-        return torch.cat([path.at_rows(), states], dim=-1) if self.variant == "paper" else states
+    def with_values(
+        self, states: Float[Tensor, "*batch hidden"], values: Callable[[], Float[Tensor, "*batch channels"]]
+    ) -> Float[Tensor, "*batch features"]:
+        """The readout's input: z, or [X, z] in the paper's variant."""
+        return torch.cat([values(), states], dim=-1) if self.variant == "paper" else states

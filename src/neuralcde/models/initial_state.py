@@ -45,9 +45,15 @@ class InitialState(nn.Module):
 
     def forward(self, path: ControlPath) -> Float[Tensor, "series hidden"]:
         """The initial state of every series."""
-        z0 = path.coefficients.new_zeros(len(path), self.hidden)
+        return self.of(path.coefficients[path.piece_offsets[:-1], 0], path.series.static)
+
+    def of(
+        self, start: Float[Tensor, "series channels"], static: Float[Tensor, "series features"]
+    ) -> Float[Tensor, "series hidden"]:
+        """The initial states, given X(t0) and the static features."""
+        z0 = start.new_zeros(start.shape[0], self.hidden)
         if self.of_start is not None:
-            z0 = apply_layers(self.of_start, path.coefficients[path.piece_offsets[:-1], 0])
+            z0 = apply_layers(self.of_start, start)
         if self.of_static is not None:
-            z0 = z0 + apply_layers(self.of_static, torch.nan_to_num(path.series.static, nan=0.0))
+            z0 = z0 + apply_layers(self.of_static, torch.nan_to_num(static, nan=0.0))
         return z0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -13,11 +14,13 @@ from torch import Tensor, nn
 from ..contracts import Named, Recipe, Registry, check_sizes
 from ..paths import ControlPath, Linear, PathScheme, Times
 from ..series import IrregularSeries, ragged
+from ..series.channels import ChannelScales, Counts
 from ..solve import AtKnots, Steps
 from .initial_state import Initial, InitialState
 from .pooling import mean_over_time, running_mean, running_mean_at
 from .readout import Readout, Seen
 from .row_encoder import RowEncoder, encoded_series
+from .stream_state import StreamState
 from .trajectory import Trajectory
 
 Pool = Literal["last", "mean", "both"]
@@ -207,14 +210,86 @@ class PathModel(nn.Module, Named):
     def features(
         self, states: Float[Tensor, "series k hidden"], path: ControlPath, times: Float[Tensor, "series k"]
     ) -> Float[Tensor, "series k features"]:
-        """The readout's input at times, by default the state."""
-        return states
+        """The readout's input at times; see `with_values`."""
+        return self.with_values(states, lambda: path.evaluate(times))
 
     def features_at_rows(
         self, states: Float[Tensor, "rows hidden"], path: ControlPath
     ) -> Float[Tensor, "rows features"]:
-        """The readout's input at the rows of the series, by default the state."""
+        """The readout's input at the rows of the series."""
+        return self.with_values(states, path.at_rows)
+
+    def with_values(
+        self, states: Float[Tensor, "*batch hidden"], values: Callable[[], Float[Tensor, "*batch channels"]]
+    ) -> Float[Tensor, "*batch features"]:
+        """The readout's input: by default the states alone; `values` gives X at the same places."""
         return states
+
+    # ---- one row at a time ----
+
+    def start(
+        self,
+        static: Float[Tensor, "streams static"] | None = None,
+        *,
+        streams: int | None = None,
+        scheme: PathScheme | None = None,
+        counts: Counts | None = None,
+        scales: ChannelScales | None = None,
+    ) -> StreamState:
+        """States of streams, which get one row at a time: `update` takes them to the next row, `output` reads them.
+
+        After the rows of a series, `output` gives what the model gives for the series. Without gradients.
+
+        Parameters
+        ----------
+        static
+            Static features, one row per stream; None if there are none.
+        streams
+            Number of streams, if `static` is None; by default 1.
+        scheme
+            The scheme of the paths that the model is given, for one without an encoder; by default `model.scheme`.
+        counts, scales
+            The counts of the series that the model is given, as in `series.with_channels(counts=...)`, and
+            `series.scales`.
+
+        Returns
+        -------
+        StreamState
+            Two tensors with one row per stream. They can be indexed and joined, and are never changed.
+
+        Raises
+        ------
+        ArgumentError
+            If the model cannot run on streams: its path is not causal, its steps are adaptive, or a part of it reads
+            whole series.
+
+        Examples
+        --------
+        >>> import torch, neuralcde as nc
+        >>> model = nc.NeuralCDE(channels=3, outputs=1)
+        >>> state = model.start(streams=2)
+        >>> state = model.update(state, torch.tensor([0.0, 7.0]), torch.tensor([[0.1, float("nan")], [0.3, 0.4]]))
+        >>> state = model.update(state, torch.tensor([1.0, 7.5]), torch.tensor([[0.2, 0.5], [0.1, 0.4]]))
+        >>> model.output(state).shape
+        torch.Size([2, 1])
+        """
+        from .stepper import Stepper  # it imports this module
+
+        stepper = Stepper([self], scheme=scheme, counts=counts, scales=scales)
+        return stepper.start(static, streams)
+
+    def update(
+        self,
+        state: StreamState,
+        t: Any,
+        x: Any,
+    ) -> StreamState:
+        """The states after one more row in every stream: times (streams,), values (streams, data channels)."""
+        return state.stepper.update(state, t, x)
+
+    def output(self, state: StreamState) -> Float[Tensor, "streams outputs"]:
+        """The outputs at the last row of every stream."""
+        return state.stepper.outputs(state)[0]
 
     def engine(self, path: ControlPath | IrregularSeries) -> str:
         """The engine that runs the model on such paths: "torch", or as in `solution.stats.engine`."""

@@ -39,6 +39,13 @@ class RowEncoder(nn.Module, Named):
         """The features of rows of which only some channels are observed; optional."""
         raise NotImplementedError(f"{type(self).__name__} must define of_variations(part), because it varies")
 
+    def encode(self, known: Float[Tensor, "rows inputs"]) -> Float[Tensor, "rows outputs"]:
+        """The features of rows, given the `RowInputs` of each, which the encoder has as `inputs`; needed for streams.
+
+        Optional. `forward(series)` must then be `encode(inputs(series))`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define encode(known) -> (rows, outputs), and inputs")
+
 
 RowEncoder.registry = Registry("row encoder", RowEncoder)
 

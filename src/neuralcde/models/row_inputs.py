@@ -14,6 +14,7 @@ from ..series import IrregularSeries
 from ..series.channels import time_since_start
 from ..series.clock_features import clock_knots, has_common_origin, hat_functions
 from ..series.row_features import FAMILIES, INTENSITY_FAMILIES, row_features
+from ..series.row_statistics import RowStatistics
 from .variations import Variations
 
 Features = Sequence[str] | Literal["all"]
@@ -98,6 +99,13 @@ class RowInputs(nn.Module):
         """The features of rows of which only some channels are observed, as `forward` gives them for such series."""
         times = self.times(part.history.series)[part.row]
         channels = part.features(self.families)
+        return torch.cat([channels, self.clock(times).to(channels.dtype)], dim=-1)
+
+    def of_statistics(self, known: RowStatistics) -> Float[Tensor, "streams outputs"]:
+        """The features of the last row of streams."""
+        since_start = known.time - known.start
+        times = since_start + self.common_origin.double() * (known.time - since_start)
+        channels = known.features(self.families)
         return torch.cat([channels, self.clock(times).to(channels.dtype)], dim=-1)
 
     def times(self, series: IrregularSeries) -> Float[Tensor, " rows"]:

@@ -59,7 +59,10 @@ class RowMLP(RowEncoder, name="mlp"):
 
     def forward(self, series: IrregularSeries) -> Float[Tensor, "rows outputs"]:
         """The features of every row."""
-        known = self.inputs(series)
+        return self.encode(self.inputs(series))
+
+    def encode(self, known: Float[Tensor, "rows inputs"]) -> Float[Tensor, "rows outputs"]:
+        """The features of rows, given what is known at each."""
         if not self.training:
             return apply_layers(self.layers, known)
         first, activation, last = self.layers

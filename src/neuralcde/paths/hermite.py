@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..series import IrregularSeries
+from ..series.channels import Role
 from .control_path import Causality, ControlPath
 from .cubic import cubic_pieces
 from .pieces import check_fill, check_series, forward_filled, in_blocks
@@ -87,7 +89,7 @@ class Hermite(PathScheme, name="hermite"):
     """
 
     fill: Fill = "forward"
-    window: ClassVar[int | None] = 3
+    memory: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         check_fill(self.fill)
@@ -95,6 +97,21 @@ class Hermite(PathScheme, name="hermite"):
     def build(self, series: IrregularSeries) -> ControlPath:
         """The paths of a batch of series."""
         return hermite(series, fill=self.fill)
+
+    def gap(
+        self,
+        times: Float[Tensor, "streams rows"],
+        values: Float[Tensor, "streams rows channels"],
+        roles: Sequence[Role],
+    ) -> Float[Tensor, "streams pieces powers channels"]:
+        """The piece before the last row, with `fill="forward"`. It leaves with the slope of the gap before it."""
+        start = values[:, 1].double()
+        earlier, duration = (times.diff(dim=1)[..., None]).unbind(1)
+        rise = values[:, 2].double() - start
+        slope = (start - values[:, 0].double()) / torch.where(earlier > 0, earlier, 1.0)
+        leaving = torch.where(earlier > 0, slope * duration, rise)
+        bend = rise - leaving
+        return torch.stack([start, leaving, 2 * bend, -bend], dim=1)[:, None].to(values.dtype)
 
     @property
     def causality(self) -> Causality:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,6 +13,7 @@ from torch import Tensor
 from .._native import kernels
 from .._native.transforms import transformed
 from ..series import IrregularSeries
+from ..series.channels import Role
 from .control_path import Causality, ControlPath
 from .pieces import check_fill, check_series, first_rows, forward_filled, in_blocks, own_gaps, piece_offsets
 from .scheme import Fill, PathScheme, causality_of_fill
@@ -98,7 +100,7 @@ class Linear(PathScheme, name="linear"):
     """
 
     fill: Fill = "forward"
-    window: ClassVar[int | None] = 2
+    memory: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         check_fill(self.fill)
@@ -106,6 +108,16 @@ class Linear(PathScheme, name="linear"):
     def build(self, series: IrregularSeries) -> ControlPath:
         """The paths of a batch of series."""
         return linear(series, fill=self.fill)
+
+    def gap(
+        self,
+        times: Float[Tensor, "streams rows"],
+        values: Float[Tensor, "streams rows channels"],
+        roles: Sequence[Role],
+    ) -> Float[Tensor, "streams pieces powers channels"]:
+        """The piece before the last row, with `fill="forward"`."""
+        before, after = values.unbind(1)
+        return torch.stack([before, after - before], dim=1)[:, None]
 
     @property
     def causality(self) -> Causality:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ..series import IrregularSeries
+from ..series.channels import Role
 from .control_path import Causality, ControlPath
 from .pieces import check_series, first_rows, forward_filled, in_blocks, piece_offsets
 from .scheme import PathScheme
@@ -56,7 +58,7 @@ def _pieces(series: IrregularSeries) -> Float[Tensor, "pieces 2 channels"]:
     rise = torch.zeros_like(values)
     rise[:-1] = values.diff(dim=0)
     rise[series.offsets[1:] - 1] = 0.0
-    with_time = torch.tensor([role in ("time", "start") for role in series.roles], device=series.device)
+    with_time = _moves_with_time(series.roles).to(series.device)
     start, rise = values[row], rise[row]
     first_rise = torch.where(with_time, rise, 0.0)
     across = torch.stack([start, first_rise], dim=1)
@@ -69,13 +71,31 @@ def _pieces(series: IrregularSeries) -> Float[Tensor, "pieces 2 channels"]:
     return both[keep]
 
 
+def _moves_with_time(roles: Sequence[Role]) -> Bool[Tensor, " channels"]:
+    """Mask of the channels that move on the first piece of a gap."""
+    return torch.tensor([role in ("time", "start") for role in roles])
+
+
 @dataclass
 class Rectilinear(PathScheme, name="rectilinear"):
     """`nc.rectilinear` as a path scheme. Causal everywhere."""
 
     causality: ClassVar[Causality] = "everywhere"
-    window: ClassVar[int | None] = 2
+    memory: ClassVar[int] = 1
 
     def build(self, series: IrregularSeries) -> ControlPath:
         """The paths of a batch of series."""
         return rectilinear(series)
+
+    def gap(
+        self,
+        times: Float[Tensor, "streams rows"],
+        values: Float[Tensor, "streams rows channels"],
+        roles: Sequence[Role],
+    ) -> Float[Tensor, "streams pieces powers channels"]:
+        """The two pieces before the last row: first time moves, then the values."""
+        before, after = values.unbind(1)
+        rise = after - before
+        first = torch.where(_moves_with_time(roles).to(rise.device), rise, 0.0)
+        across = torch.stack([before, first], dim=1)
+        return torch.stack([across, torch.stack([before + first, rise - first], dim=1)], dim=1)

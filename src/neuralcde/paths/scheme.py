@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar, Literal
+
+from jaxtyping import Float
+from torch import Tensor
 
 from ..contracts import Part, Registry
 from ..series import IrregularSeries
+from ..series.channels import Role
 from .control_path import Causality, ControlPath
 
 Fill = Literal["interpolate", "forward"]
@@ -25,9 +30,27 @@ class PathScheme(Part):
     """
 
     registry: ClassVar[Registry[type[PathScheme]]]
-    window: ClassVar[int | None] = None
-    """The number of rows up to the end of a gap on which its pieces depend, given values carried forward; None for all.
-    With a number, explanations are much faster for long series."""
+    memory: ClassVar[int] = 0
+    """Number of rows before the last one that the pieces of the last gap depend on, given values carried forward; 0 if
+    `gap` is not defined. With a number, the scheme runs on streams, and long series are explained much faster."""
+
+    def gap(
+        self,
+        times: Float[Tensor, "streams rows"],
+        values: Float[Tensor, "streams rows channels"],
+        roles: Sequence[Role],
+    ) -> Float[Tensor, "streams pieces powers channels"]:
+        """The pieces of the gap before the last row, for streams, which get one row at a time. Optional.
+
+        Parameters
+        ----------
+        times, values
+            The last `memory + 1` rows, with missing values carried forward; at the start of a stream, the first row
+            repeated.
+        roles
+            Roles of the channels.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define gap(times, values, roles), and memory")
 
     @abstractmethod
     def build(self, series: IrregularSeries) -> ControlPath:

@@ -1,0 +1,280 @@
+"""Streams and the service: time of a step, of many streams, of a push; load, kills and malformed requests.
+
+python -m benchmarks streams [steps|service|kills|malformed]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import random
+import re
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import neuralcde as nc
+
+from .measure import save, show
+
+CHANNELS, MISSING, MANY = 37, 0.8, 10_000
+QUICK = {"max_epochs": 1, "random_state": 0, "validation_fraction": 0, "encoder": "mlp", "readout": "summary"}
+
+
+def main(chosen: list[str]) -> None:
+    tables = {"steps": steps, "service": service, "kills": kills, "malformed": malformed}
+    for name in chosen or tables:
+        save("streams", {name: tables[name]()})
+
+
+def rows(count: int, seed: int = 0) -> np.ndarray:
+    """Rows of a table of 37 channels, most values missing."""
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(count, CHANNELS))
+    values[rng.random(values.shape) < MISSING] = np.nan
+    return values
+
+
+def fitted() -> nc.NeuralCDEClassifier:
+    """The estimator at its default size on such a table; how well it is trained makes no difference to speed."""
+    X = np.stack([rows(20, seed) for seed in range(64)])
+    series = nc.IrregularSeries.from_padded(X, channels=[f"c{k}" for k in range(CHANNELS)])
+    return nc.NeuralCDEClassifier(**QUICK).fit(series, np.arange(64) % 2)
+
+
+def median(run: Callable[[int], object], repeats: int = 3000) -> float:
+    """Median seconds of single calls, after a warm-up."""
+    seconds = []
+    for k in range(repeats + 200):
+        start = time.perf_counter()
+        run(k)
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds[200:])
+
+
+def steps() -> list[dict[str, object]]:
+    """One stream, and 10,000 at once, at the default size."""
+    clf = fitted()
+    model, streams = clf.module_, clf.stream()
+    scales = clf.preparation_.scaler.channel_scales_
+    state = model.update(model.start(scales=scales), torch.zeros(1), torch.from_numpy(rows(1)).float())
+    t, x = torch.ones(1, dtype=torch.float64), torch.from_numpy(rows(1, 1)).float()
+    names = [f"c{k}" for k in range(CHANNELS)]
+    given = [{n: float(v) for n, v in zip(names, row, strict=True) if v == v} for row in rows(4000)]
+    found: list[dict[str, object]] = [
+        {
+            "one stream": name,
+            "median us": 1e6 * seconds,
+            "at most": most,
+        }
+        for name, seconds, most in (
+            ("model.update from arrays", median(lambda k: model.update(state, t, x)), 50),
+            ("model.update and output", median(lambda k: model.output(model.update(state, t, x))), 100),
+            ("push of a dictionary", median(lambda k: streams.push("a", float(k), given[k])), 200),
+        )
+    ]
+    show(f"One stream, {CHANNELS} channels, {state.stepper.engine}", found)
+    state = model.update(model.start(streams=MANY, scales=scales), np.zeros(MANY), rows(MANY))
+    times, values, ids = np.ones(MANY), rows(MANY, 1), list(range(MANY))
+    streams.push_many(ids, times * 0, values)
+    clock = iter(range(1, 1000))
+    runs = {
+        "model.update": (lambda: model.update(state, times, values), 200_000),
+        "model.update and output": (lambda: model.output(model.update(state, times, values)), 100_000),
+        "push_many without predictions": (
+            lambda: streams.push_many(ids, times * next(clock), values, predict=False),
+            "",
+        ),
+        "push_many": (lambda: streams.push_many(ids, times * next(clock), values), ""),
+    }
+    many: list[dict[str, object]] = [
+        {f"{MANY:,} streams": name, "per second": MANY / median(lambda k, run=run: run(), 10), "at least": least}
+        for name, (run, least) in runs.items()
+    ]
+    show(f"{MANY:,} streams at once, {torch.get_num_threads()} threads", many)
+    size = (state.real.nbytes + state.double.nbytes) / MANY
+    print(f"\nA state takes {size:.0f} bytes; a million take {size / 1e3:.2f} GB.")
+    return [*found, *many, {"bytes per stream": size}]
+
+
+@contextlib.contextmanager
+def serving(model: Path, state: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """The service on a free port."""
+    command = [
+        str(Path(sys.executable).parent / "neuralcde"),
+        "serve",
+        str(model),
+        "--port",
+        "0",
+        "--state",
+        str(state),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            found = re.search(r":(\d+)/docs", process.stdout.readline())
+            assert found
+            yield process, int(found[1])
+        finally:
+            process.terminate()
+
+
+def service(rate: float = 200.0, seconds: float = 20.0, senders: int = 8) -> list[dict[str, object]]:
+    """Pushes at a fixed rate, whether or not the service keeps up (open loop), from this process to another."""
+    with tempfile.TemporaryDirectory() as folder:
+        fitted().save(Path(folder) / "model")
+        with serving(Path(folder) / "model", Path(folder) / "state") as (_, port):
+            count = int(rate * seconds)
+            bodies = rows(count)
+            delays: list[float] = [0.0] * count
+            begin = time.perf_counter() + 0.5
+
+            def send(sender: int) -> None:
+                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+                connection.connect()
+                connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                for k in range(sender, count, senders):
+                    due = begin + k / rate
+                    time.sleep(max(0.0, due - time.perf_counter()))
+                    values = {f"c{c}": float(v) for c, v in enumerate(bodies[k]) if v == v}
+                    connection.request("POST", f"/streams/s{k % 997}", json.dumps({"t": k, "values": values}))
+                    answer = connection.getresponse()
+                    answer.read()
+                    assert answer.status == 200
+                    delays[k] = time.perf_counter() - due  # since it was due, not since it was sent
+
+            threads = [threading.Thread(target=send, args=(k,)) for k in range(senders)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+    measured = sorted(delays[int(rate) :])  # without the first second
+    found: list[dict[str, object]] = [
+        {
+            "pushes per second": rate,
+            "p50 ms": 1e3 * measured[len(measured) // 2],
+            "p99 ms": 1e3 * measured[int(0.99 * len(measured))],
+            "longest ms": 1e3 * measured[-1],
+            "p99 at most": 15,
+        }
+    ]
+    show("The service, open loop, each push on the disk before its answer", found)
+    return found
+
+
+def kills(times: int = 10, senders: int = 4) -> list[dict[str, object]]:
+    """Kill -9 under load, many times; then every acknowledged row must be there."""
+    acknowledged: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        model, state = Path(folder) / "model", Path(folder) / "state"
+        clf = fitted()
+        clf.save(model)
+        for _ in range(times):
+            with serving(model, state) as (process, port):
+
+                def send(id: str, port: int = port) -> None:
+                    connection, t = http.client.HTTPConnection("127.0.0.1", port, timeout=60), acknowledged.get(id, 0.0)
+                    with contextlib.suppress(OSError, http.client.HTTPException):
+                        while True:
+                            t += 1
+                            connection.request("POST", f"/streams/{id}", json.dumps({"t": t, "values": {"c0": t}}))
+                            answer = connection.getresponse()
+                            answer.read()
+                            if answer.status in (200, 409):  # 409: written before the kill, and not acknowledged
+                                acknowledged[id] = t
+
+                threads = [threading.Thread(target=send, args=(f"s{k}",)) for k in range(senders)]
+                for thread in threads:
+                    thread.start()
+                time.sleep(1.0)
+                process.send_signal(signal.SIGKILL)
+                for thread in threads:
+                    thread.join()
+        with serving(model, state) as (_, port):
+            connection, kept = http.client.HTTPConnection("127.0.0.1", port, timeout=60), 0
+            for id, t in acknowledged.items():
+                connection.request("GET", f"/streams/{id}")
+                last = json.loads(connection.getresponse().read())["t"]
+                kept += last >= t
+    total = int(sum(acknowledged.values()))
+    lost = len(acknowledged) - kept
+    found: list[dict[str, object]] = [{"kills": times, "acknowledged rows": total, "streams that lost a row": lost}]
+    show("kill -9 under load", found)
+    assert not lost
+    return found
+
+
+def malformed(count: int = 100_000) -> list[dict[str, object]]:
+    """Malformed requests over a socket: broken JSON, wrong types, broken HTTP. None may give a 5xx."""
+    rng, statuses = random.Random(0), Counter[str]()
+    with tempfile.TemporaryDirectory() as folder:
+        fitted().save(Path(folder) / "model")
+        with serving(Path(folder) / "model", Path(folder) / "state") as (process, port):
+            connection = socket.create_connection(("127.0.0.1", port))
+            for _ in range(count):
+                try:
+                    connection.sendall(_request(rng))
+                    connection.settimeout(10)
+                    answer = _answer(connection)
+                except OSError:
+                    answer = b""
+                statuses[answer[9:12].decode() or "closed"] += 1
+                if not answer or b"connection: close" in answer.lower():
+                    connection.close()
+                    connection = socket.create_connection(("127.0.0.1", port))
+            assert process.poll() is None
+            connection.close()
+            check = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            check.request("GET", "/health")
+            assert check.getresponse().status == 200
+    found: list[dict[str, object]] = [{"status": status, "answers": n} for status, n in sorted(statuses.items())]
+    show(f"{count:,} malformed requests", found)
+    assert not any(status.startswith("5") for status in statuses)
+    return found
+
+
+PIECES = [b'{"t":', b"1", b"1e400", b"NaN", b"null", b'"x"', b'"\\ud800"', b"\xff", b"\x00", b"{", b"}", b"[", b"]"]
+PIECES += [b",", b":", b'"values":', b'{"c1":', b'"static":', b'"rows":', b'[{"id":', b'"at":', b"9" * 500, b"[" * 500]
+TARGETS = ["/streams/a", "/predict", "/streams/%ff", "/streams/%00", "/streams/" + "x" * 400, "/streams/a?at=%ff", "/x"]
+
+
+def _request(rng: random.Random) -> bytes:
+    body = b"".join(rng.choices(PIECES, k=rng.randrange(10)))
+    method = rng.choice(["POST", "POST", "POST", "GET", "DELETE", "PUT"])
+    length = len(body)
+    head = f"{method} {rng.choice(TARGETS)} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n".encode()
+    if rng.random() < 0.02:  # broken HTTP, too
+        head = bytearray(head)
+        head[rng.randrange(len(head) // 2)] = rng.randrange(256)
+        return bytes(head) + b"\r\n\r\n" + body
+    return head + body
+
+
+def _answer(connection: socket.socket) -> bytes:
+    """One answer, complete with its body; empty if the connection was closed."""
+    content = b""
+    while b"\r\n\r\n" not in content:
+        part = connection.recv(65536)
+        if not part:
+            return content
+        content += part
+    head, _, body = content.partition(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", head.lower())
+    while length and len(body) < int(length[1]):
+        part = connection.recv(65536)
+        if not part:
+            break
+        body += part
+    return head

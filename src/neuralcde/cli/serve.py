@@ -1,0 +1,102 @@
+"""`neuralcde serve`: a saved model as a service, for whole series and for streams of rows."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import sys
+from pathlib import Path
+
+from .errors import WrongUseError, report_errors
+
+TOKEN = "NEURALCDE_TOKEN"
+
+
+@report_errors
+def serve(
+    folder: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    state: Path | None = None,
+    max_streams: int = 1_000_000,
+    max_rows: int = 100_000,
+    max_body: int = 8 * 2**20,
+    idle_hours: float | None = None,
+    debug: bool = False,
+) -> None:
+    """Serve a saved model over HTTP: POST /predict, POST /streams/ID, GET /streams/ID?at=T, DELETE /streams/ID.
+
+    A row is on the disk before it is acknowledged. After a kill the streams go on where they were. There is one worker
+    process, because streams are kept in memory. If the environment variable NEURALCDE_TOKEN is set, requests need the
+    header "Authorization: Bearer TOKEN". /docs describes the interface.
+
+    Parameters
+    ----------
+    folder
+        Folder of the model.
+    host
+        Address to listen on; by default this machine alone can connect.
+    port
+        Port to listen on; 0 for any free one.
+    state
+        Folder for the streams; by default the folder "streams" in that of the model.
+    max_streams
+        Largest number of streams.
+    max_rows
+        Largest number of rows per request.
+    max_body
+        Largest number of bytes per request.
+    idle_hours
+        Forget streams without a new row for so many hours; by default they are kept.
+    debug
+        Show the traceback of an error.
+    """
+    try:
+        import uvicorn
+
+        from ..serve import Limits, LogError, Service, make_app
+    except ImportError as reason:
+        raise WrongUseError(f"the service needs more packages: pip install 'neuralcde[serve]' ({reason}).") from reason
+    from ..estimators import load
+    from ..system import folder_lock
+
+    try:
+        estimator = load(folder)
+    except (FileNotFoundError, ValueError) as reason:
+        raise WrongUseError(str(reason)) from reason
+    token = os.environ.get(TOKEN) or None
+    if token is None and not _is_loopback(host):
+        print(f"neuralcde: --host {host} is open to others, and {TOKEN} is not set.", file=sys.stderr)
+    limits = Limits(body=max_body, rows=max_rows, streams=max_streams, idle_hours=idle_hours)
+    state = folder / "streams" if state is None else state
+    try:
+        with folder_lock(state):
+            service = Service(estimator, state, limits)
+            service.open()
+            app = make_app(service, token=token)
+            server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
+            with _socket(host, port) as listening:
+                shown = f"[{host}]" if ":" in host else host
+                print(f"neuralcde: http://{shown}:{listening.getsockname()[1]}/docs, streams in {state}", flush=True)
+                server.run(sockets=[listening])
+    except (LogError, ValueError) as reason:
+        raise WrongUseError(str(reason)) from reason
+
+
+def _socket(host: str, port: int) -> socket.socket:
+    """A socket that listens; a port that is in use raises OSError before anything is printed."""
+    listening = socket.create_server(
+        (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
+    )
+    # Inherited by connections. Without it, an answer in two parts waits 40 ms for the acknowledgement of the first.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

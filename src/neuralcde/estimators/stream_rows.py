@@ -1,0 +1,135 @@
+"""Rows of streams as the user writes them, {channel: value}, as arrays in the order of the training table."""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..contracts import ArgumentError, ArgumentTypeError
+from ..series.table_format import TableColumn
+from .preparation import Preparation
+
+LARGEST = {"float32": float(torch.finfo(torch.float32).max), "float64": float(torch.finfo(torch.float64).max)}
+LONGEST_ID = 256
+Values = NDArray[np.float64]
+
+
+class RowReader:
+    """Reads ids, times, values and static features of rows; errors name the stream, the channel and the fix.
+
+    Parameters
+    ----------
+    preparation
+        The preparation of the estimator, which has the format of the training table.
+    """
+
+    def __init__(self, preparation: Preparation):
+        scaler, self.format = preparation.scaler, preparation.format
+        self.largest = LARGEST[preparation.dtype]
+        channels, static = scaler.channel_names_in_, scaler.static_names_in_
+        self.channels = _Columns("channel", self.format.channel_columns(channels), len(channels))
+        columns = self.format.static or tuple(TableColumn(name) for name in static)
+        self.static = _Columns("static feature", columns, len(static))
+
+    def values(self, id: Hashable, given: Mapping[str, Any]) -> Values:
+        """The values of a row, NaN for channels that are not given."""
+        return self.channels.read(id, given, self.largest)
+
+    def static_features(self, id: Hashable, given: Mapping[str, Any]) -> Values:
+        """The static features of a stream, NaN for those that are not given."""
+        return self.static.read(id, given, self.largest)
+
+    def time(self, id: Hashable, t: Any) -> float:
+        """A time as the number that series hold."""
+        if type(t) is not float and (type(t) is not int or self.format.kind != "number"):
+            try:
+                t = float(self.format.numbers(t))
+            except (TypeError, ValueError, OverflowError) as reason:
+                raise ArgumentTypeError(
+                    f"stream {id!r}: t={reprlib.repr(t)} is not a time like those of the training table "
+                    f"({self.format.clock}): {reason}",
+                    argument="t",
+                ) from reason
+        try:
+            number = float(t)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
+            raise ArgumentError(f"stream {id!r}: t={reprlib.repr(t)} is not finite.", argument="t")
+        return number
+
+
+class _Columns:
+    """Columns of a table, each a number or an indicator per category."""
+
+    def __init__(self, kind: str, columns: Iterable[TableColumn], size: int):
+        self.kind, self.size, self.names = kind, size, {}
+        start = 0
+        for column in columns:
+            self.names[column.name] = start, column.categories
+            start += len(column.feature_names)
+
+    def read(self, id: Hashable, given: Mapping[str, Any], largest: float) -> Values:
+        """One row of numbers."""
+        found = np.full(self.size, np.nan)
+        if not isinstance(given, Mapping):
+            raise ArgumentTypeError(
+                f"stream {id!r}: expected a {self.kind} -> value dictionary, got {type(given).__name__}.",
+                argument="values",
+            )
+        for name, value in given.items():
+            place = self.names.get(name)
+            if place is None:
+                known = ", ".join(map(repr, list(self.names)[:8])) + ", ..." * (len(self.names) > 8)
+                raise ArgumentError(
+                    f"stream {id!r}: there is no {self.kind} {reprlib.repr(name)}; the model knows {known or 'none'}.",
+                    argument="values",
+                )
+            start, categories = place
+            if value is None:
+                continue
+            if categories is not None:
+                if not isinstance(value, str):
+                    raise ArgumentTypeError(
+                        f"stream {id!r}: {self.kind} {name!r} is text, such as {categories[0]!r}, got "
+                        f"{reprlib.repr(value)}.",
+                        argument="values",
+                    )
+                found[start : start + len(categories)] = [value == category for category in categories]
+                continue
+            number = value if type(value) is float else self._number(id, name, value)
+            if -largest <= number <= largest or number != number:
+                found[start] = number
+            else:
+                raise ArgumentError(
+                    f"stream {id!r}: {self.kind} {name!r} is {number}; leave it out if it was not observed.",
+                    argument="values",
+                )
+        return found
+
+    def _number(self, id: Hashable, name: str, value: Any) -> float:
+        if isinstance(value, int | np.number | np.bool_):
+            try:
+                return float(value)
+            except OverflowError:
+                return math.inf
+        raise ArgumentTypeError(
+            f"stream {id!r}: {self.kind} {name!r} is {reprlib.repr(value)}; expected a number.", argument="values"
+        )
+
+
+def checked_id(id: Any) -> Hashable:
+    """An id of a stream: a number or text."""
+    if isinstance(id, np.generic):
+        id = id.item()
+    if isinstance(id, bool) or not isinstance(id, int | float | str) or id != id:
+        raise ArgumentTypeError(f"id={reprlib.repr(id)} is not an id; ids are numbers or text.", argument="id")
+    if isinstance(id, str) and (not id or len(id) > LONGEST_ID):
+        raise ArgumentError(f"id has {len(id)} characters; ids have 1 to {LONGEST_ID}.", argument="id")
+    return id
