@@ -47,9 +47,9 @@ def solve_with_adjoint(
     events = problem.events
     times = (problem.z0.new_zeros(0),) * 3
     if events.time.requires_grad:
-        every = torch.arange(len(events.time), device=events.time.device)
+        whole = torch.arange(len(events.time), device=events.time.device)
         since = events.time - problem.start[ragged.series_of_rows(events.offsets)]
-        times = since, events.length[every], events.duration[every]
+        times = since, events.length[whole], events.duration[whole]
     fixed = _Fixed(problem, forward, steps if isinstance(steps, Adaptive) else None, together, list(trained), every)
     states, failed = _Adjoint.apply(fixed, problem.z0, problem.coefficients, inputs, *times, *trained.values())  # type: ignore[no-untyped-call]
     return states, failed
