@@ -122,14 +122,14 @@ def _flow(model: SolvedModel) -> dict[str, Any]:
     program = None
     if term is not None:
         program = described(_known(lower(term.field, model.hidden, model.path_channels)))
-    a, b, c = tableau.tensors()
+    columns = tableau.columns()
     return {
         "flow": program,
         "drive": int(term is not None and term.driven_by == "value"),
         "stages": tableau.stages,
-        "a": numbers(a),
-        "b": numbers(b),
-        "c": numbers(c),
+        "a": numbers(columns.a),
+        "b": numbers(columns.b),
+        "c": numbers(columns.c),
         "substeps": steps.substeps if isinstance(steps, AtKnots) else 1,
         "step_size": 0.0 if isinstance(steps, AtKnots) else float(steps.size),
     }
