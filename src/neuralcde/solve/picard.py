@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-from numpy.polynomial import Polynomial, legendre
+from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
 from .solvers import Tableau
@@ -45,10 +45,13 @@ def _gauss(count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def _integrals(nodes: NDArray[np.float64], ends: NDArray[np.float64]) -> NDArray[np.float64]:
-    """For each end, the integrals from 0 to it of the Lagrange polynomials of the nodes."""
-    columns = []
-    for i, node in enumerate(nodes):
-        others = np.delete(nodes, i)
-        antiderivative = (Polynomial.fromroots(others) if len(others) else Polynomial([1.0])).integ()
-        columns.append(antiderivative(ends) / np.prod(node - others))
-    return np.stack(columns, axis=1)
+    r"""For each end, the integrals from 0 to it of the Lagrange polynomials of the Gauss nodes.
+
+    In Legendre polynomials, because powers lose a digit with every two nodes: the quadrature gives their coefficients,
+    $l_i = w_i \sum_k (k + 1/2) P_k(x_i) P_k$, and $(2 k + 1) P_k$ is the derivative of $P_{k+1} - P_{k-1}$.
+    """
+    count = len(nodes)
+    at_nodes, at_ends = legendre.legvander(2 * nodes - 1, count - 1), legendre.legvander(2 * ends - 1, count)
+    below = np.column_stack([-np.ones_like(ends), at_ends[:, : count - 1]])
+    found: NDArray[np.float64] = (at_ends[:, 1:] - below) @ at_nodes.T * (_gauss(count)[1] / 2)
+    return found
