@@ -114,7 +114,7 @@ def measured(data: Data, change: Change, fold: int) -> Line:
     groups = None if data.groups is None else data.groups[training]
     start = time.perf_counter()
     model.fit(data.series[training], data.labels[training], groups=groups)
-    seconds = round(time.perf_counter() - start, 1)
+    seconds = round(time.perf_counter() - start, 3)
     score, loss = (
         float(get_scorer(metric)(model, data.series[held], data.labels[held]))
         for metric in (data.score, "neg_log_loss")

@@ -111,7 +111,7 @@ class MemoryColumn(NamedTuple):
 def memory_columns(experiment: Experiment) -> list[MemoryColumn]:
     """One column of memory; or one per column of the table, where the sizes of the data differ between these."""
     config, found = experiment.config, read_lines(experiment.file("memory"))
-    if not isinstance(config["memory"], dict):
+    if not isinstance(config.get("memory"), dict):
         paper = {model: str(row["memory_mb"]) for model, row in config["paper"].items()}
         return [MemoryColumn("memory, MB", paper, {(x["model"], x["gradient"]): x["memory_mb"] for x in found})]
     columns = []

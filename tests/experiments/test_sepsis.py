@@ -255,7 +255,7 @@ def test_contestants_are_measured_once(small, sepsis_pack, tmp_path, capsys):
     assert main([*some, "--contestant", "length"]) == 0
     assert read_lines(tmp_path / "out" / "contestants.jsonl") == lines
     assert main([*some, "--contestant", "oracle"]) == 2
-    assert "there is no contestant oracle; there are default," in capsys.readouterr().err
+    assert "there is no contestant oracle; there are single, default," in capsys.readouterr().err
 
 
 def made_up(count=60, seed=0):
