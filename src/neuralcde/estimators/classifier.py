@@ -82,7 +82,7 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
         per_row: bool = False,
         pool: Literal["last", "mean", "both"] = "both",
         task: Chosen = "auto",
-        members: int = 1,
+        members: int | Literal["auto"] = "auto",
         boosting: bool = False,
         solver: str | Tableau = "auto",
         substeps: int = 1,

@@ -27,6 +27,7 @@ from .modules import SERIES_FOR_SUMMARIES
 from .training_data import TrainingData
 
 CHANNELS_TO_DROP = 10  # from so many channels on, some are dropped in training
+MANY_SERIES, MEMBERS_FOR_MANY = 10_000, 4  # with an encoder, one model varies much by its seed
 ENGINE_LANES = 16  # series that the engine solves at a time
 Callback = Callable[[dict[str, Any]], Any]
 
@@ -201,6 +202,13 @@ class Finished:
         left = (time.monotonic() - self._begun) / self._done * (self.members - self._done)
         text = f"member {self._done}/{self.members}  {value}  epoch {member.best_epoch} of {len(member.history)}"
         print(text + (time_left(left) if left else ""), file=sys.stderr, flush=True)
+
+
+def number_of_members(members: int | str, series: int, *, encoded: bool) -> int:
+    """The number of members to train on so many series, with "auto" replaced by a choice."""
+    if isinstance(members, int):
+        return members
+    return MEMBERS_FOR_MANY if encoded and series >= MANY_SERIES else 1
 
 
 def member_seed(seed: int, number: int) -> int:

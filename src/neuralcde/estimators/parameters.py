@@ -26,7 +26,7 @@ from ..contracts import (
 from ..solve import solvers
 from ..train import TrainingSettings
 from ..train.settings import OPTIONS as TRAINING
-from .members import CHANNELS_TO_DROP
+from .members import CHANNELS_TO_DROP, MANY_SERIES, MEMBERS_FOR_MANY
 from .modules import SERIES_FOR_SUMMARIES
 from .parts import KINDS, LARGEST, LARGEST_OPTION, check_recipes
 
@@ -111,10 +111,11 @@ OPTIONS = {
         '"auto": inferred from y.',
     ),
     "members": Option(
-        Whole(1, MOST_MEMBERS),
-        1,
+        Either(Choice("auto"), Whole(1, MOST_MEMBERS)),
+        "auto",
         "Number of models whose outputs are averaged. They differ by their seed, and by their validation series where "
-        "these are split off. They are trained in parallel, one per core.",
+        f'these are split off. They are trained in parallel, one per core. "auto": {MEMBERS_FOR_MANY} with an encoder '
+        f"and at least {MANY_SERIES:,} series, else 1.",
     ),
     "boosting": Option(
         Flag(),

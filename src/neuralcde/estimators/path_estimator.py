@@ -34,7 +34,7 @@ from .inputs import (
     per_series,
     where_known,
 )
-from .members import Plan, member_folder, member_seed, settings_of, train_members
+from .members import Plan, member_folder, member_seed, number_of_members, settings_of, train_members
 from .modules import seeded_module
 from .parameters import OPTIONS, check_parameters
 from .parts import Chosen, copied
@@ -70,7 +70,7 @@ class PathEstimator(FittedEstimator):
         per_row: bool = False,
         pool: Literal["last", "mean", "both"] = "both",
         task: Chosen = "auto",
-        members: int = 1,
+        members: int | Literal["auto"] = "auto",
         boosting: bool = False,
         solver: str | Tableau = "auto",
         substeps: int = 1,
@@ -218,18 +218,19 @@ class PathEstimator(FittedEstimator):
         if method is not None and isinstance(task, ClassificationTask):
             indicators_of(task, numbers)
             folds = folds_of(len(series), seed, None if self.per_row else targets, group)
-        seeds = [member_seed(seed, number) for number in range(self.members)]
-        splits = [(np.arange(len(series)), np.arange(0)) for _ in seeds]
-        if held_out is None:
-            labels = targets if self.goal == "classification" and not self.per_row else None
-            splits = [validation_split(self.validation_fraction, len(series), own, labels, group) for own in seeds]
         missing = float(series.values.isnan().double().mean())
         intensity = missing > 0 if self.intensity == "auto" else bool(self.intensity)
         automatic = isinstance(self.encoder, str) and self.encoder == "auto"
         encoded = missing >= MISSING_TO_ENCODE if automatic else self.encoder is not None
+        count = number_of_members(self.members, len(series), encoded=encoded)
+        seeds = [member_seed(seed, number) for number in range(count)]
+        splits = [(np.arange(len(series)), np.arange(0)) for _ in seeds]
+        if held_out is None:
+            labels = targets if self.goal == "classification" and not self.per_row else None
+            splits = [validation_split(self.validation_fraction, len(series), own, labels, group) for own in seeds]
         scheme = copied(PathScheme.of(self.path))
         # Members have different training series. What they share is fitted on all series, and never sees a target.
-        learnt_from = series if self.members > 1 or self.boosting else series[splits[0][0]]
+        learnt_from = series if count > 1 or self.boosting else series[splits[0][0]]
         preparation = Preparation.fit(
             learnt_from, intensity=intensity, encoded=encoded, scheme=scheme, scale=self.scale
         )
@@ -253,7 +254,7 @@ class PathEstimator(FittedEstimator):
                 seeded_module(vars(self), preparation, task, own).to(self.device),
                 *split,
                 settings_of(settings, vars(self), data, len(split[0]), own),
-                member_folder(folder, number, self.members),
+                member_folder(folder, number, count),
                 resume,
             )
             for number, (own, split) in enumerate(zip(seeds, splits, strict=True))

@@ -24,7 +24,7 @@ from .calibration import Calibration
 from .classifier import NeuralCDEClassifier
 from .inputs import OF_ARRAYS
 from .json_shapes import COUNT, DIGEST, TEXT, WHOLE, Each, Leaf, OrNull, check_shape
-from .members import Member
+from .members import MEMBERS_FOR_MANY, Member
 from .modules import new_module
 from .parameters import check_device
 from .parts import part_from_config, part_to_config
@@ -161,7 +161,9 @@ def load(folder: str | Path, *, device: str = "cpu") -> PathEstimator:
             raise ValueError(f"{config['estimator']} does not train the task {config['task']['name']!r}.")
         if config["channels"] != preparation.channels:
             raise ValueError(f"channels is {config['channels']}, but preprocess.json makes {preparation.channels}.")
-        _check_members(config["members"], estimator.members, task)
+        _check_members(
+            config["members"], estimator.members if isinstance(estimator.members, int) else MEMBERS_FOR_MANY, task
+        )
         for name, value in _array(config["array"]).items():
             setattr(estimator, name, value)
         calibration = _calibration(config["calibration"], task)
