@@ -230,6 +230,15 @@ def contestants(
     return judged
 
 
+def time_of_default(**options: Any) -> dict[str, float]:
+    """Seconds to fit the default to all stays, and to predict all of them."""
+    series, labels = stays()
+    model = nc.NeuralCDEClassifier(random_state=0, **options)
+    fit, _ = timed(lambda: model.fit(series, labels))
+    predict, _ = timed(lambda: model.predict_proba(series))
+    return {"series": len(series), "members": len(model.members_), "fit": fit, "predict": predict}
+
+
 def tables(lines: list[Line]) -> Iterator[Table]:
     """One table with intensity and one without: means over the splits, and paired differences to boosting."""
     for intensity in (True, False):
@@ -300,7 +309,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--choose", action="store_true", help="compare settings of the trees on validation data, and end"
     )
+    parser.add_argument(
+        "--time", action="store_true", help="fit the default to all stays and predict them, print the seconds, and end"
+    )
     given = parser.parse_args(arguments)
+    if given.time:
+        print("{series} stays, {members} members: fit {fit:.0f} s, predict {predict:.1f} s".format(**time_of_default()))
+        return 0
     if given.choose:
         choose()
         return 0

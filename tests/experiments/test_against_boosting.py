@@ -116,6 +116,13 @@ def test_members_are_fitted_once(sepsis_pack, monkeypatch):
     assert line["contestants"]["one member"]["fit_seconds"] == 2.5
 
 
+def test_the_default_is_timed_on_all_stays(sepsis_pack):
+    found = against_boosting.time_of_default(max_epochs=1, hidden=4, width=4)
+    assert found["series"] == 119
+    assert found["members"] == 1
+    assert min(found.values()) >= 0
+
+
 def test_differences_to_boosting_are_paired():
     def found(auroc):
         return {"auroc": auroc, "average_precision": 0.5, "log_loss": 0.1, "fit_seconds": 2.0, "predict_seconds": 1.0}
