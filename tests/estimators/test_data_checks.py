@@ -1,19 +1,18 @@
 """Checks of a table before training: what gives the label away is named, and real tables raise no false alarm."""
 
-import os
 import warnings
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from benchmarks.data import folder
 from experiments.defaults_data import sepsis_cases
 
 import neuralcde as nc
 from neuralcde.datasets import icu_table
 from neuralcde.estimators.data_checks import DataWarning, check_groups
 
-DATA = Path(os.environ.get("NEURALCDE_DATA", "/work/shared/data"))
+DATA = folder()
 STAYS = 120
 
 
