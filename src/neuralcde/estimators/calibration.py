@@ -17,7 +17,7 @@ from sklearn.isotonic import IsotonicRegression
 from torch import Tensor
 
 from ..contracts import Argument, ArgumentError
-from ..tasks import ClassificationTask
+from ..tasks import Task
 from .json_shapes import COUNT, FINITE, POSITIVE, SHARE, OrNull, check_shape
 
 Method = Literal["isotonic", "temperature"]
@@ -87,7 +87,7 @@ class Calibration:
     def fit(
         cls,
         method: Method,
-        task: ClassificationTask,
+        task: Task,
         outputs: Float[Tensor, "cases outputs"],
         targets: Float[Tensor, "cases ..."],
         weights: NDArray[Any] | None = None,
@@ -122,9 +122,7 @@ class Calibration:
         curves = (Curve.fit(scores[t, k], truth[t, k], heavy[t]) for k, t in enumerate(there.T))
         return cls(len(targets), None, tuple(curves))
 
-    def __call__(
-        self, task: ClassificationTask, outputs: Float[Tensor, "*cases outputs"]
-    ) -> Float[Tensor, "*cases outputs"]:
+    def __call__(self, task: Task, outputs: Float[Tensor, "*cases outputs"]) -> Float[Tensor, "*cases outputs"]:
         """The calibrated outputs: those whose probabilities are the calibrated ones."""
         if self.temperature is not None:
             chances = expit(task.scores(outputs.double() / self.temperature).cpu().numpy())
@@ -141,7 +139,7 @@ class Calibration:
         return {"cases": self.cases, "temperature": self.temperature, "curves": curves}
 
     @classmethod
-    def from_state(cls, state: dict[str, Any], task: ClassificationTask) -> Self:
+    def from_state(cls, state: dict[str, Any], task: Task) -> Self:
         """The inverse of `to_state`; a ValueError if the state is not one that `to_state` gives."""
         check_shape(state, STATE, "calibration")
         curves, temperature = state["curves"], state["temperature"]
@@ -162,7 +160,7 @@ class Calibration:
         return cls(state["cases"], temperature, tuple(made))
 
 
-def indicators_of(task: ClassificationTask, targets: Tensor) -> Float[Tensor, "cases scores"]:
+def indicators_of(task: Task, targets: Tensor) -> Float[Tensor, "cases scores"]:
     """The truth behind each score, 1 or 0, NaN where unknown; a task that has none cannot be calibrated."""
     found = task.indicators(targets)
     if found is None:

@@ -22,7 +22,7 @@ from ..models import PathModel
 from ..paths import ControlPath, PathDataset
 from ..series import FarValue, IrregularSeries
 from ..system import Processes
-from ..tasks import ClassificationTask, Task
+from ..tasks import Task
 from .calibration import Calibration
 from .ensembles import average, member_outputs, member_outputs_at
 from .explaining import explain
@@ -112,7 +112,6 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
                 "fit with per_row=True and a target per row to calibrate them."
             )
             return outputs
-        assert isinstance(self.task_, ClassificationTask)
         return self.calibration_(self.task_, outputs)
 
     def member_intervals(self, X: Any, level: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:

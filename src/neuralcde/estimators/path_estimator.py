@@ -16,7 +16,7 @@ from ..paths import PathScheme
 from ..series import ragged
 from ..solve import Tableau
 from ..system import Processes
-from ..tasks import ClassificationTask, Task
+from ..tasks import Task
 from ..train import TrainingSettings
 from .auxiliary import Auxiliary, as_auxiliary
 from .boosting import check_boosting, fit_boosting
@@ -215,7 +215,7 @@ class PathEstimator(FittedEstimator):
             check_boosting(task, numbers)
         method = getattr(self, "calibrate", None)
         folds = None
-        if method is not None and isinstance(task, ClassificationTask):
+        if method is not None:
             indicators_of(task, numbers)
             folds = folds_of(len(series), seed, None if self.per_row else targets, group)
         missing = float(series.values.isnan().double().mean())
@@ -262,7 +262,7 @@ class PathEstimator(FittedEstimator):
         members = train_members(data, plans, callbacks)
         interrupted = len(members) < len(plans) or any(member.interrupted for member in members)
         calibration = None
-        if method is not None and isinstance(task, ClassificationTask) and folds is not None and not interrupted:
+        if method is not None and folds is not None and not interrupted:
             try:
                 held = held_out_outputs(
                     self,

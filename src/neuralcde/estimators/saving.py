@@ -18,7 +18,7 @@ from torch import Tensor
 from .. import __version__
 from ..models import PathModel
 from ..system import staged, that_counts, write_durably
-from ..tasks import ClassificationTask, Task
+from ..tasks import Task
 from .boosting import feature_count
 from .calibration import Calibration
 from .classifier import NeuralCDEClassifier
@@ -228,7 +228,7 @@ def _calibration(state: dict[str, Any] | None, task: Task) -> Calibration | None
     """The calibration; None if there is none, e.g. because the training was interrupted."""
     if state is None:
         return None
-    if not isinstance(task, ClassificationTask):
+    if task.goal != "classification":
         raise ValueError("calibration is for classification, but this task is not.")
     return Calibration.from_state(state, task)
 

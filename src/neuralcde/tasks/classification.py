@@ -45,14 +45,6 @@ class ClassificationTask(Task):
         """The class of each column of `probabilities`, or the number of its label."""
         raise NotImplementedError(f"{type(self).__name__} must define columns")
 
-    def indicators(self, targets: Float[Tensor, "cases ..."]) -> Float[Tensor, "cases scores"] | None:
-        """The truth behind each of the `scores`, 1 or 0, NaN where unknown; None if the task cannot be calibrated."""
-        return None
-
-    def outputs_of_scores(self, log_odds: Float[Tensor, "*cases scores"]) -> Float[Tensor, "*cases outputs"]:
-        """Outputs with these log odds, the inverse of `scores`, where these are log odds."""
-        return log_odds
-
     def prediction_columns(self, outputs: Float[Tensor, "cases outputs"], label: str) -> dict[str, list[Any]]:
         """The predicted class, and the probability of each."""
         p = self.probabilities(outputs)

@@ -142,6 +142,14 @@ class Task(Part):
         """
         return None
 
+    def indicators(self, targets: Float[Tensor, "cases ..."]) -> Float[Tensor, "cases scores"] | None:
+        """The truth behind each of the `scores`, 1 or 0, NaN where unknown; None if the task cannot be calibrated."""
+        return None
+
+    def outputs_of_scores(self, log_odds: Float[Tensor, "*cases scores"]) -> Float[Tensor, "*cases outputs"]:
+        """Outputs with these log odds, the inverse of `scores`, where these are log odds."""
+        return log_odds
+
     def centred(self, outputs: Float[Tensor, "*cases outputs"]) -> Float[Tensor, "*cases outputs"]:
         """Outputs without any part that has no effect on predictions, so that two models' outputs can be compared."""
         return outputs
