@@ -584,7 +584,7 @@ def test_a_class_of_rows_in_one_series_is_in_the_training_part(table):
     for seed in range(6):  # for some of these seeds a plain split would put the last series into the test part
         parts = np.array([None] * 8, dtype=object)
         parts[:] = [np.array(["hi", "lo"])] * 7 + [np.array(["rare", None], dtype=object)]
-        training, test = _split(parts, 0.25, seed, classes=True)
+        training, test = _split(parts, 0.25, seed, classes=True, groups=None)
         assert 7 in training
         assert sorted([*training, *test]) == list(range(8))
     out = table.parent / "rows"
@@ -595,7 +595,7 @@ def test_a_class_of_rows_in_one_series_is_in_the_training_part(table):
 def test_rows_without_a_label_do_not_form_a_class():
     parts = np.array([None] * 8, dtype=object)
     parts[:] = [np.array([0.0, 1.0, np.nan])] * 8
-    assert [len(part) for part in _split(parts, 0.25, 0, classes=True)] == [6, 2]
+    assert [len(part) for part in _split(parts, 0.25, 0, classes=True, groups=None)] == [6, 2]
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,9 @@ def html_of(value):
 @pytest.fixture
 def displayed(monkeypatch):
     """A stand-in for the part of IPython that shows things; the list of what it has shown."""
+    from matplotlib import pyplot
+
+    pyplot.switch_backend("agg")  # choosing a backend later would look for more of IPython
     pages = []
 
     class Handle:
@@ -53,6 +56,7 @@ def displayed(monkeypatch):
     shell = type("ZMQInteractiveShell", (), {})()
     ipython = types.ModuleType("IPython")
     ipython.get_ipython = lambda: shell
+    ipython.version_info = (9, 0, 0)
     ipython.display = types.ModuleType("IPython.display")
     ipython.display.HTML = type("HTML", (), {"__init__": lambda self, data: setattr(self, "data", data)})
     ipython.display.display = display

@@ -26,7 +26,7 @@ def sparkline(
 
     Examples
     --------
-    >>> sparkline([(0.0, 1.0), (1.0, 3.0)], dots=False, width=20, height=10)[:76]
+    >>> sparkline([(0.0, 1.0), (1.0, 3.0)], dots=False, width=20, height=10)[:75]
     Markup('<svg width="20" height="10" role="img"><polyline points="3.0,7.0 17.0,3.0" ')
     """
     placed = _placed(points, width, height)
