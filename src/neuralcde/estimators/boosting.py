@@ -216,17 +216,21 @@ def _cases(
 def _fitted(goal: str, known: Cases, judge: Cases | None, seed: int) -> Any:
     """The fitted model of scikit-learn."""
     make = HistGradientBoostingClassifier if goal == "classification" else HistGradientBoostingRegressor
+    leaf = int(np.clip(len(known.targets) // LEAF_SHARE, *CASES_PER_LEAF))
+    # A feature known in fewer cases than a leaf needs is never split, and scikit-learn cannot bin one without values.
+    rare = (~np.isnan(known.features)).sum(0) < leaf
+    features = np.where(rare, 0.0, known.features) if rare.any() else known.features
     model = make(
         **SETTINGS,
-        min_samples_leaf=int(np.clip(len(known.targets) // LEAF_SHARE, *CASES_PER_LEAF)),
+        min_samples_leaf=leaf,
         max_iter=FEW_ITERATIONS if judge is None else MOST_ITERATIONS,
         early_stopping=judge is not None,
         random_state=seed,
     )
     if judge is None:
-        return model.fit(known.features, known.targets, known.weights)
+        return model.fit(features, known.targets, known.weights)
     return model.fit(
-        known.features,
+        features,
         known.targets,
         known.weights,
         X_val=judge.features,
