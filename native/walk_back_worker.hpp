@@ -104,7 +104,10 @@ class WalkBackWorker {
             l.series = s, l.first = p.piece_offsets[s], l.piece = p.piece_offsets[s + 1];
             l.row = p.row_offsets[s + 1] - 1;
             for (int64_t k = l.first; p.stored && k < l.piece; ++k) l.steps += p.rule.substeps[k];
-            if (l.row == p.row_offsets[s]) l.piece = l.first;  // one row: its only piece leads nowhere
+            if (l.row == p.row_offsets[s]) {  // one row: it is where the only piece starts, and no row is at its end
+                l.row = -1;
+                enter(l);
+            }
             for (int h = 0; h < hidden; ++h) {
                 at(state.data(), h, j) = p.last[s * hidden + h];
                 at(adjoint(), h, j) = p.last_gradient[s * hidden + h];

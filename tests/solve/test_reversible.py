@@ -40,13 +40,17 @@ def test_a_step_back_undoes_a_step_to_order_five():
 def test_close_to_checkpoint(engine, steps, flow, jumps, scheme):
     path = some_path(61, scheme=scheme, count=9, rows=(1, 6))
     case = Case(path, states(path, 3), some_flow(flow, path, 3), some_jump(path, 3) if jumps else None)
+    # A step size in time leaves the vertical pieces of rectilinear paths at one long step, which is not undone
+    # accurately: every state is stored, and the gradient is exact.
+    long = scheme == "rectilinear" and isinstance(steps, nc.FixedSteps)
+    every, tolerance = (1, 1e-12) if long else (3, 1e-4)
     for save in ("last", "knots"):
         options = {"solver": "ees25", "steps": steps, "save": save}
         _, expected_states, expected = case.gradients(**options)
-        solution, found_states, found = case.gradients(gradient=nc.Reversible(every=3), **options)
+        solution, found_states, found = case.gradients(gradient=nc.Reversible(every=every), **options)
         assert solution.stats.engine.startswith(engine)
         torch.testing.assert_close(found_states, expected_states, rtol=1e-12, atol=1e-12)
-        assert largest_difference(found, expected) < 1e-4
+        assert largest_difference(found, expected) < tolerance
 
 
 @pytest.mark.skipif(kernels is None, reason="the native kernels were not built or are turned off")

@@ -24,7 +24,8 @@ def adjoint_walk(
     back = _Back(walker.problem(programs), found, len(flow), at_rows)
     sources = (walker.z0, walker.path.coefficients, walker.inputs, *flow, *jump)
     last, rows = _WalkBack.apply(back, *sources)  # type: ignore[no-untyped-call]
-    return last, rows if at_rows else None
+    # As in the plain loop: of a series of one row, it is the state before the piece that leads nowhere.
+    return (rows[walker.path.series.offsets[1:] - 1], rows) if at_rows else (last, None)
 
 
 @dataclass(frozen=True, eq=False)
