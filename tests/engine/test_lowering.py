@@ -13,7 +13,7 @@ from torch.nn.utils import parametrizations, parametrize
 
 import neuralcde as nc
 from neuralcde._native import kernels
-from neuralcde.engine import lower
+from neuralcde.engine import lower, most_stages
 from neuralcde.fields import GRUCell, as_field
 from neuralcde.solve import TimeTerm, solve
 from solve_cases import Driven, GatedCell, mlp, on_engine, ran_on, some_path, states
@@ -237,11 +237,15 @@ def test_the_reason_why_the_engine_did_not_run(path, monkeypatch):
 
     assert engine() == f"native ({kernels.level()})"
     assert engine(gradient="backprop") == "torch: backprop differentiates the plain loop"
-    assert engine(gradient="backsolve") == f"native ({kernels.level()}) forward, torch backward"
+    assert engine(gradient="backsolve") == engine(gradient="backsolve", save="knots") == f"native ({kernels.level()})"
+    between = {"gradient": "backsolve", "save": torch.tensor([0.5], dtype=torch.float64)}
+    assert engine(**between) == f"native ({kernels.level()}) forward, torch backward"
     with torch.no_grad():
         assert engine(gradient="backprop") == engine(gradient="backsolve") == f"native ({kernels.level()})"
-    seventeen = nc.Tableau("long", 1, "", a=tuple((0.0,) * i for i in range(17)), b=(1.0, *[0.0] * 16), c=(0.0,) * 17)
-    assert engine(solver=seventeen) == "torch: long has more than 16 stages"
+    stages = most_stages() + 1
+    a = tuple((0.0,) * i for i in range(stages))
+    long = nc.Tableau("long", 1, "", a=a, b=(1.0, *[0.0] * (stages - 1)), c=(0.0,) * stages)
+    assert engine(solver=long) == f"torch: long has more than {most_stages()} stages"
     on_engine(monkeypatch, "torch")
     assert engine() == "torch: NEURALCDE_ENGINE=torch"
 

@@ -56,8 +56,10 @@ def test_the_same_steps_and_states(monkeypatch, solver, steps, scheme, flow, jum
         assert torch.equal(getattr(native, name), getattr(plain, name)), name
     for mine, theirs in zip(native.grid, plain.grid, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-8)
+    # Between the rows the states are those at the ends of the steps, which may differ by 1e-8 as above, and the states
+    # move by up to 10 along a piece. At the rows the times are the same.
+    torch.testing.assert_close(native.states, plain.states, rtol=1e-9, atol=1e-7)
     close = {"rtol": 1e-9, "atol": 1e-10}
-    torch.testing.assert_close(native.states, plain.states, **close)
     torch.testing.assert_close(native.at_rows, plain.at_rows, **close)
     torch.testing.assert_close(native.last, plain.last, **close)
     if jumps:
@@ -198,7 +200,8 @@ def test_many_series_back(monkeypatch):
     """More series than lanes, in single precision, against the exact gradient."""
     path = rough_path("linear", seed=8, count=75, dtype=torch.float32)
     case = Case(path, states(path, 5), ControlTerm(mlp(path, 5)), some_jump(path, 5))
-    options = {"solver": "tsit5", "steps": nc.AtKnots(8), "save": "knots"}
+    # Paths of this roughness need 32 steps per gap; with 8 the adjoint's own error, in float64 too, is 0.012.
+    options = {"solver": "tsit5", "steps": nc.AtKnots(32), "save": "knots"}
     on_engine(monkeypatch, "native")
     _, _, exact = case.gradients(**options)
     _, _, found = case.gradients(gradient="backsolve", **options)
