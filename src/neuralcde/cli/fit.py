@@ -59,7 +59,7 @@ def fit(
     resume: bool = False,
     force: bool = False,
     debug: bool = False,
-    options: Annotated[EstimatorOptions, Parameter(name="*")] = None,
+    options: Annotated[EstimatorOptions | None, Parameter(name="*")] = None,
 ) -> None:
     """Train a model on a long table of measurements, with one row per series and time.
 
