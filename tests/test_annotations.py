@@ -1,5 +1,6 @@
 """Annotations: each can be read, and those of the folders named in conftest.py are checked while the tests run."""
 
+import ast
 import importlib
 import inspect
 import pkgutil
@@ -35,13 +36,27 @@ def annotated(owner, module):
             yield from annotated(value, module)
 
 
+def imported_for_types(module):
+    """Names that a module imports if TYPE_CHECKING; none where annotations are checked, which needs the names."""
+    if module.__name__.split(".")[1] in type_checks.FOLDERS:
+        return {}
+    blocks = [node for node in ast.parse(inspect.getsource(module)).body if isinstance(node, ast.If)]
+    names = {}
+    for block in blocks:
+        if ast.unparse(block.test) == "TYPE_CHECKING":
+            exec(ast.unparse(block.body), {"__package__": module.__spec__.parent, "__name__": module.__name__}, names)
+    return names
+
+
 def test_every_annotation_can_be_evaluated():
     """Annotations with an undefined name or an invalid shape would silently not be checked."""
     unreadable, shapes = [], 0
     for name in MODULES:
-        for value in annotated(importlib.import_module(name), name):
+        module = importlib.import_module(name)
+        known = vars(module) | imported_for_types(module)
+        for value in annotated(module, name):
             try:
-                hints = typing.get_type_hints(value, include_extras=True)
+                hints = typing.get_type_hints(value, localns=known, include_extras=True)
             except Exception as error:
                 unreadable.append(f"{name}.{value.__qualname__}: {error!r}")
             else:

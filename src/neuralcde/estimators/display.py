@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from markupsafe import Markup
 
 from ..figures import COLOURS, LINE, number, panels_of, score, sparkline
+from ..series import IrregularSeries
 from ..series.display import position_of
 from ..tasks import metric_title
-
-if TYPE_CHECKING:
-    from ..series import IrregularSeries
-    from .fitted_estimator import FittedEstimator
+from .fitted_estimator import FittedEstimator
 
 BETWEEN = 200  # times between the first and the last row at which the prediction is drawn
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -12,9 +12,7 @@ from torch import Tensor, nn
 from ..contracts import ArgumentError
 from ..models import Stepper
 from .ensembles import average
-
-if TYPE_CHECKING:
-    from .fitted_estimator import FittedEstimator
+from .fitted_estimator import FittedEstimator
 
 STREAMS = 3  # of the example that is traced; the number of streams is free
 
@@ -86,9 +84,9 @@ def stream_modules(estimator: FittedEstimator) -> StreamModules:
         )
     streams = estimator.stream()
     empty = streams.empty_state
-    return StreamModules(
-        StreamUpdate(empty.stepper).eval(), StreamOutput(empty.stepper).eval(), empty.real, empty.double
-    )
+    stepper = empty.stepper
+    assert isinstance(stepper, Stepper)
+    return StreamModules(StreamUpdate(stepper).eval(), StreamOutput(stepper).eval(), empty.real, empty.double)
 
 
 def write_onnx(estimator: FittedEstimator, folder: Path) -> None:

@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,12 +22,10 @@ from ..models import Stepper, StreamState
 from ..system import write_atomically
 from .boosting import features_of_statistics
 from .ensembles import average
+from .fitted_estimator import FittedEstimator
 from .json_shapes import TEXT, WHOLE, Each, check_shape
 from .stream_rows import RowReader, checked_id
 from .untrusted_folder import LARGEST_TENSORS, damage_named, parse_tensors, read_file
-
-if TYPE_CHECKING:
-    from .fitted_estimator import FittedEstimator
 
 FORMAT = 1
 FEWEST = 16  # streams that there is room for at first

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ..contracts import ArgumentError
+from ..figures import Drawing
 from ..series import IrregularSeries, ragged
 from ..series.tables import measured_columns, static_columns, write_long
-
-if TYPE_CHECKING:
-    from ..figures import Drawing
 
 Array = NDArray[Any]
 KINDS = ("start", "static", "time passing", "channel")  # of terms, in the order in which they come

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import torch
 from jaxtyping import Float
@@ -12,10 +12,17 @@ from torch import Tensor
 
 from ..series.row_statistics import RowStatistics
 
-if TYPE_CHECKING:
-    from .stepper import Stepper
-
 CLOCK = ("rows", "start", "time", "earlier", "jumped", "jumps")
+
+
+class Updates(Protocol):
+    """What updates states: `Stepper`, which imports this module."""
+
+    def update(self, state: StreamState, t: Any, x: Any) -> StreamState:
+        """The states after one more row in every stream."""
+
+    def outputs(self, state: StreamState) -> Float[Tensor, "members streams outputs"]:
+        """The outputs of every model at the last rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +41,7 @@ class StreamState:
 
     real: Float[Tensor, "streams numbers"]
     double: Float[Tensor, "streams doubles"]
-    stepper: Stepper
+    stepper: Updates
 
     def __len__(self) -> int:
         return len(self.real)

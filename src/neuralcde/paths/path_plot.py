@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from ..figures import DOTS, LINE, panels_of, short
 from ..series.display import position_of
-
-if TYPE_CHECKING:
-    from .control_path import ControlPath
+from .control_path import ControlPath
 
 POINTS = 1000  # evaluations between the knots
 

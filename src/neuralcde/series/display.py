@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from markupsafe import Markup
 
 from ..contracts import ArgumentError
 from ..figures import DOTS, LINE, number, panels_of, percent, short, sparkline
-
-if TYPE_CHECKING:
-    from .irregular_series import IrregularSeries
+from .irregular_series import IrregularSeries
 
 CHANNELS = 6  # most channels in the picture
 POINTS = 200  # most observations of a channel in the picture
