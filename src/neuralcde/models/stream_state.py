@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -15,6 +15,7 @@ from ..series.row_statistics import RowStatistics
 CLOCK = ("rows", "start", "time", "earlier", "jumped", "jumps")
 
 
+@runtime_checkable
 class Updates(Protocol):
     """What updates states: `Stepper`, which imports this module."""
 
