@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "parallel.hpp"
 #include "single.hpp"
@@ -257,18 +258,16 @@ class Runner final : public StreamRunner<Real> {
         return work;
     }
 
-    // Scales the values of a row; NaN stays NaN.
+    // Scales the values of a row; far values and NaN become NaN.
     template <class Training>
     void scale(const double* given, Real* x) const {
         const RowScale& s = plan.scaling;
         for (int c = 0; c < plan.data; ++c) {
             Training v = static_cast<Training>(given[c]);
-            if (v != v) {
-                x[c] = static_cast<Real>(v);
+            if (!(v >= static_cast<Training>(s.lowest[c]) && v <= static_cast<Training>(s.highest[c]))) {
+                x[c] = std::numeric_limits<Real>::quiet_NaN();
                 continue;
             }
-            if (v < static_cast<Training>(s.lowest[c]) || v > static_cast<Training>(s.highest[c]))
-                v = static_cast<Training>(std::min(std::max(static_cast<double>(v), s.low[c]), s.high[c]));
             Training scaled = (v - static_cast<Training>(s.mean[c])) / static_cast<Training>(s.deviation[c]);
             if (s.mapped[c]) scaled = static_cast<Training>(score(c, static_cast<double>(v)));
             x[c] = static_cast<Real>(static_cast<float>(scaled * static_cast<Training>(s.use[c])));

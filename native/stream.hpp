@@ -38,7 +38,7 @@ struct KnownInputs {
 struct RowScale {
     bool present = false, single = true;
     double time = 1;
-    std::vector<double> mean, deviation, use, low, high, lowest, highest, knots, scores;
+    std::vector<double> mean, deviation, use, lowest, highest, knots, scores;
     std::vector<int64_t> mapped, counts;
     int64_t most = 0;  // knots per channel, padded
 };

@@ -77,8 +77,7 @@ RowScale scale_of(const nb::dict& given, int data) {
     found.present = true;
     found.single = of<bool>(given, "single"), found.time = of<double>(given, "time");
     for (auto [name, to] : {std::pair{"mean", &found.mean}, {"deviation", &found.deviation}, {"use", &found.use},
-                            {"low", &found.low}, {"high", &found.high}, {"lowest", &found.lowest},
-                            {"highest", &found.highest}}) {
+                            {"lowest", &found.lowest}, {"highest", &found.highest}}) {
         *to = of<std::vector<double>>(given, name);
         require_size(to->size(), data, name);
     }

@@ -55,8 +55,8 @@ def test_a_value_times_a_thousand_moves_no_probability_far(scale, monkeypatch):
     assert (found[~touched] < 1e-5).all()
     assert found[touched].mean() < 0.25
     assert model.score(series_of(X), y) > 0.9
-    if scale == "standard":  # without the replacement of far values, the errors would dominate
-        monkeypatch.setattr(FarValues, "at_the_edge", lambda self: self.series)
+    if scale == "standard":  # if far values were taken as they are, the errors would dominate
+        monkeypatch.setattr(FarValues, "removed", lambda self: self.series)
         assert found.mean() < 0.5 * moved().mean()
 
 
@@ -66,7 +66,7 @@ def test_each_call_warns_once_and_names_the_worst_value(fitted):
     series = series_of(X)
     words = (
         r"channel 'pH': 2 values far outside the usual range 0\.\d+ \.\. \d\.\d+, e\.g\. 99000 in series 'stay 4' at "
-        r"time=3\.0; channel 'pulse': 1 value far outside .*; such values are treated as extreme, not as given\."
+        r"time=3\.0; channel 'pulse': 1 value far outside .*; such values are treated as not observed\."
     )
     calls = {
         "predict": lambda: fitted.predict(series),

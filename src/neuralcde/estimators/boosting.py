@@ -74,7 +74,7 @@ def features_of_prepared(
     preparation: Preparation, prepared: IrregularSeries, rows: Int[Tensor, " cases"]
 ) -> Float[Tensor, "cases features"]:
     """The features of some rows of prepared series."""
-    return _with_clock(preparation, prepared, rows, _inputs(preparation).of_channels(prepared)[rows])
+    return _with_clock(preparation, prepared, rows, _inputs(preparation).of_channels(prepared, rows))
 
 
 def features_of_variations(preparation: Preparation, part: Variations) -> Float[Tensor, "cases features"]:

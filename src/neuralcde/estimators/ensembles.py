@@ -9,14 +9,17 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..models import PathModel
+from ..models.path_model import series_of
 from ..paths import PathDataset
 from ..series import IrregularSeries, ragged
-from ..train import outputs_of
+from ..series.row_features import features_shared
 from .boosting import boosting_features
 from .output_checks import check_finite
 from .outputs_at import Build, outputs_at, truncated_series
 from .preparation import Preparation
 from .trees import TreeEnsemble
+
+BATCH_SIZE = 128
 
 
 def average(outputs: Float[Tensor, "members *cases outputs"], *, boosted: bool) -> Float[Tensor, "*cases outputs"]:
@@ -47,17 +50,26 @@ def member_outputs(
         If an output is not finite.
     """
     of_series = ragged.series_of_rows(series.offsets) if data.per_row else None
-    found = []
-    for module in modules:
-        outputs, _ = outputs_of(module, data)
+    found = _of_modules(modules, data)
+    for outputs in found:
         check_finite(outputs, series, of_series=of_series)
-        found.append(outputs.cpu())
     if trees is not None:
         rows = torch.arange(len(series.times)) if data.per_row else None
         outputs = trees(boosting_features(preparation, series, rows)).to(found[0].dtype)
         check_finite(outputs, series, of_series=of_series)
         found.append(outputs)
     return torch.stack(found)
+
+
+@torch.no_grad()
+def _of_modules(modules: Sequence[PathModel], data: PathDataset) -> list[Float[Tensor, "cases outputs"]]:
+    """Outputs of each model, batch by batch, so that the models share what is known at the rows of a batch."""
+    batches = []
+    for batch in torch.split(torch.arange(len(data)), BATCH_SIZE) if len(data) else ():
+        given = data.subset(batch).inputs
+        with features_shared(series_of(given).values):
+            batches.append([module(given, at="knots" if data.per_row else None).cpu() for module in modules])
+    return [torch.cat(outputs) for outputs in zip(*batches, strict=True)]
 
 
 def member_outputs_at(

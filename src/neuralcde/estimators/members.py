@@ -95,7 +95,7 @@ def train_member(data: TrainingData, plan: Plan, callbacks: Sequence[Callback] =
     """Train a member in place."""
     part = data.part(plan.training)
     assert part.targets is not None
-    plan.module.fit_inputs(data.preparation.series(data.series[plan.training]), per_row=data.per_row)
+    plan.module.fit_inputs(data.prepared(plan.training), per_row=data.per_row)
     plan.module.readout.start_at(data.task.prior(part.targets))
     return train(
         plan.module,

@@ -81,7 +81,7 @@ OPTIONS = {
         Choice("auto", "standard", "robust"),
         "auto",
         'How values and static features are scaled. "standard": to mean 0 and deviation 1; a value far outside the '
-        'usual range of its channel is replaced by the nearest usual one. "robust": through their training quantiles '
+        'usual range of its channel counts as not observed. "robust": through their training quantiles '
         "to about a normal distribution, so that a skewed channel is spread out and a value far outside the training "
         'range stays bounded. "auto": "robust" with an encoder, else "standard".',
     ),

@@ -124,10 +124,11 @@ class Preparation:
         dtype: Literal["float32", "float64"] = "float64" if series.dtype == torch.float64 else "float32"
         chosen = ("robust" if encoded else "standard") if scale == "auto" else scale
         scaler = SeriesScaler(chosen).fit(series)
-        far = scaler.far_values(series)
-        if chosen == "standard" and far.columns:  # a typing error would change mean and deviation
+        if chosen == "standard":  # a typing error would change mean and deviation
+            far = scaler.far_values(series)
             usual = scaler.usual_, scaler.static_usual_
-            scaler.fit(far.at_the_edge())
+            if far.columns:
+                scaler.fit(far.removed())
             scaler.usual_, scaler.static_usual_ = usual
         return cls(
             scaler,
@@ -170,7 +171,7 @@ class Preparation:
                 "the new table like the first one: estimator.read_long(frame)."
             )
         if self.scaler.scale == "standard":  # robust scaling bounds far values by itself
-            series = self.scaler.far_values(series).at_the_edge()
+            series = self.scaler.far_values(series).removed()
         scaled = self.scaler.transform(series)
         for name, factors in (("values", self.use), ("static", self.static_use)):
             if any(factor != 1 for factor in factors):
@@ -213,7 +214,8 @@ class Preparation:
     def warn_of_far_values(self, far: FarValues) -> None:
         """Warn of values far outside the range of the training series, if there are any."""
         if far.columns:
-            warn_user(f"{far.described()}; such values are treated as extreme, not as given.", FarValueWarning)
+            treated = "as extreme, not as given" if self.scaler.scale == "robust" else "as not observed"
+            warn_user(f"{far.described()}; such values are treated {treated}.", FarValueWarning)
 
     def path(self, series: IrregularSeries) -> ControlPath:
         """The path of prepared series."""
@@ -287,7 +289,7 @@ def _warn_of_constants(names: tuple[str, ...], use: tuple[float, ...], *, intens
 
 def _use(values: Tensor) -> tuple[float, ...]:
     """One factor per column: 1, or 0 if it never varies, or NaN if it was never observed."""
-    observed = (column[~column.isnan()] for column in values.T)
+    observed = (column[~column.isnan()] for column in values.T.contiguous())
     return tuple(float((column != column[0]).any()) if len(column) else math.nan for column in observed)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +68,7 @@ class TrainingData:
         if weight is not None and self.per_row:
             weight = weight.repeat_interleave(self.series[chosen].lengths)
         return dataset_of(
-            self.series[chosen],
+            self.series[chosen] if self.large else self._prepared[chosen],
             self.preparation,
             self.targets[self.cases(chosen)],
             weight,
@@ -75,7 +76,22 @@ class TrainingData:
             per_row=self.per_row,
             device=self.device,
             per_batch=self.per_batch,
+            prepared=not self.large,
         )
+
+    @property
+    def large(self) -> bool:
+        """Whether each batch is prepared when it is needed."""
+        return self.per_batch or is_large(self.series, self.preparation)
+
+    @functools.cached_property
+    def _prepared(self) -> IrregularSeries:
+        """All series, prepared: once for all members that are trained in this process."""
+        return self.preparation.series(self.series)
+
+    def prepared(self, chosen: NDArray[Any]) -> IrregularSeries:
+        """The prepared series at these positions."""
+        return self.preparation.series(self.series[chosen]) if self.large else self._prepared[chosen]
 
     def validation(self, chosen: NDArray[Any]) -> PathDataset | None:
         """The dataset for validation: that of the series that were given for it, or of those at these positions."""
@@ -105,22 +121,28 @@ def dataset_of(
     per_row: bool,
     device: Any,
     per_batch: bool = False,
+    prepared: bool = False,
 ) -> PathDataset:
     """The dataset of these series, as paths, or as prepared series if the model has an encoder.
 
-    For large data, or with `per_batch`, each batch is prepared when it is needed.
+    For large data, or with `per_batch`, each batch is prepared when it is needed; `prepared` series are ready already.
     """
 
-    def prepared(part: IrregularSeries) -> ControlPath | IrregularSeries:
-        found = preparation.series(part)
+    def made(part: IrregularSeries) -> ControlPath | IrregularSeries:
+        found = part if prepared else preparation.series(part)
         return (found if preparation.encoded else preparation.path(found)).to(device)
 
-    large = per_batch or series.values.numel() > (LARGE_SERIES if preparation.encoded else LARGE)
+    large = not prepared and (per_batch or is_large(series, preparation))
     return PathDataset(
-        series if large else prepared(series),
+        series if large else made(series),
         None if targets is None else targets.to(device),
         per_row=per_row,
         weights=None if weights is None else weights.to(device),
         auxiliary=None if auxiliary is None else auxiliary.to(device),
-        build=prepared if large else None,
+        build=made if large else None,
     )
+
+
+def is_large(series: IrregularSeries, preparation: Preparation) -> bool:
+    """Whether paths of these series, or the prepared series for an encoder, are only made batch by batch."""
+    return series.values.numel() > (LARGE_SERIES if preparation.encoded else LARGE)

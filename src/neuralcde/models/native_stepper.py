@@ -216,8 +216,6 @@ def _scaling(scaling: RowScaling) -> dict[str, Any]:
         "mean": numbers(scaling.mean),
         "deviation": numbers(scaling.deviation),
         "use": numbers(scaling.use),
-        "low": numbers(scaling.low),
-        "high": numbers(scaling.high),
         "lowest": numbers(scaling.lowest),
         "highest": numbers(scaling.highest),
         "mapped": scaling.mapped.long().tolist(),

@@ -15,6 +15,7 @@ from ..contracts import Named, Recipe, Registry, check_sizes
 from ..paths import ControlPath, Linear, PathScheme, Times
 from ..series import IrregularSeries, ragged
 from ..series.channels import ChannelScales, Counts
+from ..series.row_features import features_shared
 from ..solve import AtKnots, Steps
 from .initial_state import Initial, InitialState
 from .pooling import mean_over_time, running_mean, running_mean_at
@@ -153,6 +154,11 @@ class PathModel(nn.Module, Named):
         Tensor
             Shape (series, outputs), (rows, outputs) with rows as in `path.series`, or (series, k, outputs).
         """
+        self._check_given(path)
+        with features_shared(series_of(path).values):
+            return self._outputs(path, at)
+
+    def _outputs(self, path: ControlPath | IrregularSeries, at: At | None) -> Float[Tensor, "..."]:
         path, given = self.driving_path(path), series_of(path)
         means = self.pool != "last"  # needs the states at all rows
         if at is None:
@@ -177,7 +183,10 @@ class PathModel(nn.Module, Named):
         self, given: ControlPath | IrregularSeries, *, per_row: bool
     ) -> tuple[Float[Tensor, "cases outputs"], Float[Tensor, "rows features"]]:
         """The outputs, one per series or one per row, and the readout's input at every row, for a second loss on it."""
-        return self._with_features(self.driving_path(given), series_of(given), per_row=per_row)
+        self._check_given(given)
+        series = series_of(given)
+        with features_shared(series.values):
+            return self._with_features(self.driving_path(given), series, per_row=per_row)
 
     def _with_features(self, path: ControlPath, given: IrregularSeries, *, per_row: bool) -> tuple[Tensor, Tensor]:
         at_rows = self.features_at_rows(_asked(self.trajectory(path, rows=True).at_rows), path)

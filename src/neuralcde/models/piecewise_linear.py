@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -59,25 +60,27 @@ class PiecewiseLinearEncoding(nn.Module):
     @torch.no_grad()
     def fit(self, values: Float[Tensor, "cases features"]) -> None:
         """Put the edges at quantiles of training values, and learn the mean and deviation of the encodings."""
-        shares = torch.linspace(0, 1, self.bins + 1, dtype=torch.float64).numpy()
+        # Quantiles by position, so that edges are values that occurred: a count has its edges at whole numbers.
+        places = (torch.linspace(0, 1, self.bins + 1, dtype=torch.float64) * (len(values) - 1)).round().long()
         self.inverse_widths.zero_()
-        for feature in range(self.features):
-            column = values[:, feature].double().sort().values
-            # Quantiles by position, so that edges are values that occurred: a count has its edges at whole numbers.
-            places = torch.from_numpy((shares * (len(column) - 1)).round()).long()
-            edges = column[places].to(self.edges.dtype).unique()  # type: ignore[no-untyped-call]
+        for feature, column in enumerate(values.to(self.edges).T.contiguous()):
+            ordered = torch.from_numpy(np.sort(column.cpu().numpy())).to(column)  # much faster than torch's sort
+            edges = torch.unique_consecutive(ordered[places])
             count = len(edges) - 1
             self.edges[feature] = edges[-1]
             self.edges[feature, :count] = edges[:-1]
             self.inverse_widths[feature, :count] = 1 / edges.diff()
-        self.mean.zero_()
-        self.inverse_deviation.fill_(1.0)
-        encoded = self(values).reshape(len(values), self.features, self.bins)
-        self.mean.copy_(encoded.mean(0))
-        # A bin that hardly any case is in would get a huge factor from its deviation.
-        self.inverse_deviation.copy_(1 / (encoded.std(0, correction=0) + 1e-2))
+            # Each feature by itself: the encodings of all might not fit in memory.
+            encoded = self._passed(column[:, None], feature)
+            self.mean[feature] = encoded.mean(0)
+            # A bin that hardly any case is in would get a huge factor from its deviation.
+            self.inverse_deviation[feature] = 1 / (encoded.std(0, correction=0) + 1e-2)
 
     def forward(self, values: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch encodings"]:
         """The encodings of all features, one after the other."""
-        passed = ((values[..., None] - self.edges) * self.inverse_widths).clamp(0, 1)
-        return ((passed - self.mean) * self.inverse_deviation).flatten(-2)
+        passed = self._passed(values[..., None], slice(None))
+        return passed.sub_(self.mean).mul_(self.inverse_deviation).flatten(-2)
+
+    def _passed(self, values: Float[Tensor, "*batch 1"], of: slice | int) -> Float[Tensor, "*batch bins"]:
+        """How far values are through each bin."""
+        return (values - self.edges[of]).mul_(self.inverse_widths[of]).clamp_(0, 1)

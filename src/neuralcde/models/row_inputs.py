@@ -13,7 +13,7 @@ from ..contracts import ArgumentError
 from ..series import IrregularSeries
 from ..series.channels import time_since_start
 from ..series.clock_features import clock_knots, has_common_origin, hat_functions
-from ..series.row_features import FAMILIES, INTENSITY_FAMILIES, row_features
+from ..series.row_features import FAMILIES, INTENSITY_FAMILIES, shared_row_features
 from ..series.row_statistics import RowStatistics
 from .variations import Variations
 
@@ -90,9 +90,8 @@ class RowInputs(nn.Module):
         self, series: IrregularSeries, rows: Int[Tensor, "*cases"] | None = None
     ) -> Float[Tensor, "*cases outputs"]:
         """The features of every row, or of some rows: those of the channels, family by family, then the clock."""
-        channels, times = self.of_channels(series), self.times(series)
-        if rows is not None:
-            channels, times = channels[rows], times[rows]
+        channels, times = self.of_channels(series, rows), self.times(series)
+        times = times if rows is None else times[rows]
         return torch.cat([channels, self.clock(times).to(series.dtype)], dim=-1)
 
     def of_variations(self, part: Variations) -> Float[Tensor, "cases outputs"]:
@@ -122,8 +121,10 @@ class RowInputs(nn.Module):
             columns.append(self.hats**0.5 * hats.reshape(*times.shape, self.hats))
         return torch.cat(columns, dim=-1)
 
-    def of_channels(self, series: IrregularSeries) -> Float[Tensor, "rows features"]:
-        """The features of the data channels of every row, family by family."""
+    def of_channels(
+        self, series: IrregularSeries, rows: Int[Tensor, "*cases"] | None = None
+    ) -> Float[Tensor, "*cases features"]:
+        """The features of the data channels of every row, or of some rows, family by family."""
         data = [place for place, role in enumerate(series.roles) if role == "data"]
-        values = series.values[:, data[0] : data[-1] + 1]  # the data channels come last, one after another
-        return row_features(series.times, values, series.offsets, self.families)
+        channels = slice(data[0], data[-1] + 1)  # the data channels come last, one after another
+        return shared_row_features(series.times, series.values, channels, series.offsets, self.families, rows)

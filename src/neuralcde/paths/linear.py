@@ -81,12 +81,14 @@ def in_torch(series: IrregularSeries) -> Float[Tensor, "pieces 2 channels"]:
 
 
 def _between_rows(series: IrregularSeries) -> Float[Tensor, "pieces 2 channels"]:
+    complete = bool(series.observed.all())  # as encoded rows are
+    values = series.values if complete else forward_filled(series).values
     row = first_rows(series.offsets)
-    values = forward_filled(series).values
-    rise = torch.zeros_like(values)
-    rise[:-1] = values.diff(dim=0)
-    rise[series.offsets[1:] - 1] = 0.0  # the only piece of a series with one row is constant
-    return torch.stack([values[row], rise[row]], dim=1)
+    # The only piece of a series with one row is constant: there the next row is the row itself.
+    last = torch.zeros(len(values), dtype=torch.bool, device=values.device)
+    last[series.offsets[1:] - 1] = True
+    start, end = values.index_select(0, row), values.index_select(0, row + ~last[row])
+    return torch.stack([start, end - start], dim=1)
 
 
 @dataclass

@@ -130,15 +130,20 @@ class FarValues:
         found = [self._value(column, k) for column, k in cases]
         return [value for _, value in sorted(found, key=lambda pair: pair[0])]
 
-    def at_the_edge(self) -> IrregularSeries:
-        """The series with the far values replaced by the nearest usual value of their channel."""
+    def removed(self) -> IrregularSeries:
+        """The series with far values of channels not observed, and those of static features at the nearest usual value.
+
+        A static feature has no earlier value to fall back on.
+        """
         if not self.columns:
             return self.series
         values, static = self.series.values.clone(), self.series.static.clone()
         for column in self.columns:
-            names, part = (self.series.static_names, static) if column.static else (self.series.channel_names, values)
-            usual = column.values.double().clamp(column.usual.low, column.usual.high)
-            part[column.rows, names.index(column.name)] = usual.to(part)
+            if column.static:
+                usual = column.values.double().clamp(column.usual.low, column.usual.high)
+                static[column.rows, self.series.static_names.index(column.name)] = usual.to(static)
+            else:
+                values[column.rows, self.series.channel_names.index(column.name)] = torch.nan
         return dataclasses.replace(self.series, values=values, static=static)
 
     def described(self) -> str:

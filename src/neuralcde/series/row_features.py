@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -78,6 +80,64 @@ def row_features(
         numbers = [FAMILIES.index(name) for name in families]
         return _Native.apply(times, values, offsets, numbers)  # type: ignore[no-untyped-call, no-any-return]
     return in_torch(times, values, offsets, families)
+
+
+class _Shared:
+    """The row features of some values, of all families that were asked for so far."""
+
+    def __init__(self, values: Tensor):
+        self.values = values
+        self.channels = slice(0)
+        self.families: tuple[str, ...] = ()
+        self.features: Tensor | None = None
+
+    def have(self, channels: slice, families: Sequence[str]) -> bool:
+        """Whether the features of these families are known."""
+        return self.features is not None and self.channels == channels and set(families) <= set(self.families)
+
+
+_SHARED: ContextVar[_Shared | None] = ContextVar("shared row features", default=None)
+
+
+@contextlib.contextmanager
+def features_shared(values: Float[Tensor, "rows channels"]) -> Iterator[None]:
+    """A context in which `shared_row_features` of this very tensor are computed once, whoever asks for them.
+
+    The parts of a model, and the members of an ensemble, read the same features of a batch.
+    """
+    known = _SHARED.get()
+    if (known is not None and known.values is values) or values.requires_grad:
+        yield
+        return
+    token = _SHARED.set(_Shared(values))
+    try:
+        yield
+    finally:
+        _SHARED.reset(token)
+
+
+def shared_row_features(
+    times: Float[Tensor, " rows"],
+    values: Float[Tensor, "rows all"],
+    channels: slice,
+    offsets: Int[Tensor, " bounds"],
+    families: Sequence[str],
+    rows: Int[Tensor, "*cases"] | None = None,
+) -> Float[Tensor, "*cases features"]:
+    """`row_features` of some channels, at all rows or at some, without computing again what is known in the context."""
+    shared = _SHARED.get()
+    if shared is None or shared.values is not values:
+        shared = _Shared(values)
+    if not shared.have(channels, families):
+        shared.features = row_features(times, values[:, channels], offsets, families)
+        shared.channels, shared.families = channels, tuple(families)
+    assert shared.features is not None
+    found = shared.features if rows is None else shared.features[rows]
+    if tuple(families) == shared.families:
+        return found
+    width = channels.stop - channels.start
+    starts = (shared.families.index(name) * width for name in families)
+    return torch.cat([found[..., start : start + width] for start in starts], dim=-1)
 
 
 def check_families(families: Sequence[str]) -> None:

@@ -9,7 +9,6 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from .far_values import UsualRange
 from .quantile_scale import BEYOND, QuantileScale
 from .scaling import SeriesScaler
 
@@ -20,7 +19,7 @@ class RowScaling:
     Parameters
     ----------
     scaler
-        The fitted scaler. With `scale="standard"`, far values are first replaced by the nearest usual ones.
+        The fitted scaler. With `scale="standard"`, far values count as not observed.
     use
         Factor per channel after scaling.
     dtype
@@ -33,10 +32,8 @@ class RowScaling:
         self.use = torch.tensor(use, dtype=dtype)
         self.maps = tuple(scaler.quantiles_)
         ranges = scaler.usual_ if scaler.scale == "standard" else (None,) * len(self.mean)
-        bounds = [one if one is not None else UsualRange(*(-torch.inf, torch.inf) * 2) for one in ranges]
-        numbers = torch.tensor([list(one) for one in bounds], dtype=torch.float64).reshape(-1, 4)
-        self.low, self.high = numbers[:, 0], numbers[:, 1]
-        self.lowest, self.highest = numbers[:, 2].to(dtype), numbers[:, 3].to(dtype)
+        limits = [(-torch.inf, torch.inf) if one is None else (one.lowest, one.highest) for one in ranges]
+        self.lowest, self.highest = torch.tensor(limits, dtype=dtype).reshape(-1, 2).unbind(1)
         # Channels without a map get one that is not used, so that all are computed together.
         unused = torch.tensor([0.0, 1.0], dtype=torch.float64)
         made = [one if one is not None else QuantileScale(unused, unused) for one in self.maps]
@@ -54,7 +51,7 @@ class RowScaling:
         """Scaled values, in float32 as the models of estimators have it, then in this dtype; NaN stays NaN."""
         x = given.to(self.dtype)
         far = (x < self.lowest) | (x > self.highest)
-        x = torch.where(far, x.double().clamp(self.low, self.high).to(self.dtype), x)
+        x = x.masked_fill(far, torch.nan)
         scaled = (x - self.mean) / self.deviation
         if self.any_mapped:
             scaled = torch.where(self.mapped, self._scores(x).to(self.dtype), scaled)

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -102,13 +103,14 @@ class SeriesScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         gaps = int((series.lengths - 1).sum())
         ends = clock[series.offsets[1:] - 1]
         self.time_scale_ = float(ends.sum()) / gaps if gaps else 1.0
-        counts = cumulative_counts(series.observed, series.offsets)
-        shared = cumulative_counts(series.observed.any(1, keepdim=True), series.offsets)
+        observed = series.observed.T.contiguous()
+        counts = (cumulative_counts(column[:, None], series.offsets).double() for column in observed)  # one at a time
+        shared = cumulative_counts(observed.any(0)[:, None], series.offsets)
         self.channel_scales_ = ChannelScales(
             # A very long time channel would drive the state away. Times are in mean gaps when channels are added.
             time=max(1.0, gaps / len(series) / LONGEST),
             count=max(1.0, float(shared.double().std(correction=0))),
-            counts=tuple(max(1.0, float(column.double().std(correction=0))) for column in counts.T),
+            counts=tuple(max(1.0, float(count.std(correction=0))) for count in counts),
         )
         return self
 
@@ -229,8 +231,9 @@ def _columns(
     usual: list[UsualRange | None] = [None] * values.shape[1]
     coarse: list[str] = []
     most = min(KNOTS, MOST_KNOTS // max(1, values.shape[1]))
+    columns = values.T.contiguous()  # a column with gaps in memory takes as long to read as all of them
     for channel, name in enumerate(names):  # one at a time: a float64 copy of all might not fit
-        column = values[:, channel]
+        column = columns[channel]
         column = column[~column.isnan()]
         if indicators[channel] or not len(column):
             continue
@@ -249,7 +252,7 @@ def _columns(
             continue  # constant up to rounding
         deviation[channel] = spread + 1e-5 if scale == "paper" else spread
         if scale != "paper":
-            ordered = numbers.sort().values
+            ordered = torch.from_numpy(np.sort(numbers.numpy()))  # much faster than torch's sort
             quantiles[channel] = QuantileScale.fit(ordered, most=most) if scale == "robust" else None
             usual[channel] = usual_range(ordered)
     return (mean, deviation, tuple(quantiles), tuple(usual)), coarse
@@ -280,9 +283,10 @@ def _mapped(
     """The observed values through the map of their column; `others` where a column has none."""
     if not any(maps):
         return others
+    given = values.T.contiguous()  # a column with gaps in memory takes as long to read as all of them
     columns = list(others.unbind(1))
     for k, change in enumerate(maps):
         if change is not None:
-            observed = ~values[:, k].isnan()
-            columns[k] = values[:, k].masked_scatter(observed, change(values[:, k][observed]))
-    return torch.stack(columns, 1)
+            observed = ~given[k].isnan()
+            columns[k] = given[k].masked_scatter(observed, change(given[k][observed]))
+    return torch.stack(columns).T.contiguous()
