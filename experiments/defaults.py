@@ -1,7 +1,7 @@
 """Evidence for the estimators' defaults: one changed option at a time, on several data sets, cross-validated.
 
-`python -m experiments.defaults [DATA ...]` runs what has no line in defaults.jsonl yet, and writes the tables to
-docs/choosing.md. A change and the defaults are compared on the same folds with the same seeds.
+`python -m experiments.defaults [DATA ...] [--change NAME ...]` runs what has no line in defaults.jsonl yet, and writes
+the tables to docs/choosing.md. A change and the defaults are compared on the same folds with the same seeds.
 """
 
 from __future__ import annotations
@@ -70,15 +70,18 @@ def available(names: list[str]) -> dict[str, Data]:
     return made
 
 
-def measure(names: list[str], file: Path = FILE) -> int:
-    """Run every change, data set and fold without a line of results, one per core at a time; returns the failures."""
+def measure(names: list[str], file: Path = FILE, changes: list[str] | None = None) -> int:
+    """Run every change, data set and fold without a line of results, one per core at a time; returns the failures.
+
+    `changes` names the changes to run; None for all.
+    """
     made = available(names)
     with Lines(file) as lines, ProcessPoolExecutor(cores(), get_context("spawn")) as pool:
         done = {(line["data"], line["change"], line["fold"]) for line in read_lines(file)}
         jobs = [
             (name, change, fold)
             for fold in range(max((data.folds for data in made.values()), default=0))
-            for name, change in itertools.product(made, CHANGES)
+            for name, change in itertools.product(made, CHANGES if changes is None else changes)
             if fold < made[name].folds and (name, change, fold) not in done
         ]
         futures = {
@@ -184,10 +187,12 @@ def _mean_and_error(values: list[float], sign: str = "") -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m experiments.defaults", description="Evidence for the defaults.")
     parser.add_argument("data", nargs="*", help=f"{', '.join(DATA)}; all by default")
-    chosen = parser.parse_args().data or list(DATA)
+    parser.add_argument("--change", nargs="+", choices=CHANGES, metavar="NAME", help=f"{', '.join(CHANGES)}; or all")
+    given = parser.parse_args()
+    chosen = given.data or list(DATA)
     if not set(chosen) <= set(DATA):
         parser.error(f"data are {', '.join(DATA)}, not {' '.join(chosen)}")
-    failures = measure(chosen)
+    failures = measure(chosen, changes=given.change)
     PAGE.write_text(page())
     print(scores(read_lines(FILE)).markdown(), costs(read_lines(FILE)).markdown(), sep="\n")
     sys.exit(1 if failures else 0)
