@@ -89,7 +89,34 @@ def test_the_page_shows_what_was_measured():
 
 
 def test_every_change_is_known():
-    known = set(nc.NeuralCDEClassifier().get_params())
+    known = set(nc.NeuralCDEClassifier().get_params(deep=False))
     for change in defaults.CHANGES.values():
         if isinstance(change, dict):
-            assert set(defaults.classifier(change, 0).get_params()) == known
+            assert set(defaults.classifier(change, 0).get_params(deep=False)) == known
+    assert all(name in defaults.CHANGES for names in defaults.NO_CHANGE.values() for name in names)
+
+
+def test_a_change_to_what_the_default_is_anyway_is_not_run(small, monkeypatch, tmp_path):
+    """The small letters have no missing values, so that the default has no encoder."""
+    monkeypatch.setattr(defaults, "CHANGES", {"nothing": FEW, "encoder off": FEW, "encoder on": FEW})
+    file = tmp_path / "defaults.jsonl"
+    defaults.measure(["letters"], file)
+    assert {line["change"] for line in read_lines(file)} == {"nothing", "encoder on"}
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.6])
+def test_what_counts_as_no_change_is_what_the_estimator_does(missing):
+    """The changes of `NO_CHANGE` to scaling and encoder give the same model as the default."""
+    rng = np.random.default_rng(0)
+    values = np.where(rng.random((40, 6, 2)) < missing, np.nan, rng.normal(size=(40, 6, 2)))
+    series, labels = nc.IrregularSeries.from_padded(values, lengths=np.full(40, 6)), np.arange(40) % 2
+    encoded = defaults.has_encoder(Data(series, labels, "accuracy"))
+    assert encoded == (missing > 0.5)
+
+    def fitted(change):
+        model = defaults.classifier({**defaults.CHANGES[change], **FEW}, 0).fit(series, labels)
+        return model.preparation_.scaler.scale, model.preparation_.encoded, model.predict_proba(series).tolist()
+
+    for change in defaults.NO_CHANGE[encoded]:
+        if change != "fewer features":
+            assert fitted(change) == fitted("nothing")
