@@ -50,7 +50,6 @@ CHANGES: dict[str, Change] = {
     "robust scaling": {"scale": "robust"},
     "standard scaling": {"scale": "standard"},
     "jitter 0.1": {"channel_jitter": 0.1},
-    "last state": {"pool": "last"},
     "three members": {"members": 3},
 }
 # Changes to what the default is anyway, by whether it has an encoder; and one that is about encoders alone.
