@@ -663,5 +663,5 @@ def test_predict_warns_of_values_far_outside_the_usual_range(model, table, tmp_p
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stderr.split())
     assert said.startswith("neuralcde: channel 'noise': 1 value far outside the usual range -")
-    assert f"e.g. 900000 in series '{stay}' at hour={hour}; such values are treated as extreme, not as given." in said
+    assert f"e.g. 900000 in series '{stay}' at hour={hour}; such values are treated as not observed." in said
     assert said.count("neuralcde:") == 1

@@ -80,10 +80,10 @@ OPTIONS = {
     "scale": Option(
         Choice("auto", "standard", "robust"),
         "auto",
-        'How values and static features are scaled. "standard": to mean 0 and deviation 1; a value far outside the '
-        'usual range of its channel counts as not observed. "robust": through their training quantiles '
-        "to about a normal distribution, so that a skewed channel is spread out and a value far outside the training "
-        'range stays bounded. "auto": "robust" with an encoder, else "standard".',
+        'How values and static features are scaled. "standard": to mean 0 and deviation 1. "robust": through their '
+        "training quantiles to about a normal distribution, so that a skewed channel is spread out and extreme values "
+        'stay bounded. With both, a value far outside the usual range of its channel counts as not observed. "auto": '
+        '"robust" with an encoder, else "standard".',
     ),
     "intensity": Option(
         Either(Choice("auto"), Flag()),

@@ -124,11 +124,10 @@ class Preparation:
         dtype: Literal["float32", "float64"] = "float64" if series.dtype == torch.float64 else "float32"
         chosen = ("robust" if encoded else "standard") if scale == "auto" else scale
         scaler = SeriesScaler(chosen).fit(series)
-        if chosen == "standard":  # a typing error would change mean and deviation
-            far = scaler.far_values(series)
+        far = scaler.far_values(series)
+        if far.columns:  # a typing error would change mean and deviation, or be the highest quantile
             usual = scaler.usual_, scaler.static_usual_
-            if far.columns:
-                scaler.fit(far.removed())
+            scaler.fit(far.removed())
             scaler.usual_, scaler.static_usual_ = usual
         return cls(
             scaler,
@@ -170,9 +169,7 @@ class Preparation:
                 f"the times of X are {series.format.clock}, but the estimator was fitted on {self.format.clock}; read "
                 "the new table like the first one: estimator.read_long(frame)."
             )
-        if self.scaler.scale == "standard":  # robust scaling bounds far values by itself
-            series = self.scaler.far_values(series).removed()
-        scaled = self.scaler.transform(series)
+        scaled = self.scaler.transform(self.scaler.far_values(series).removed())
         for name, factors in (("values", self.use), ("static", self.static_use)):
             if any(factor != 1 for factor in factors):
                 column = getattr(scaled, name)
@@ -214,8 +211,7 @@ class Preparation:
     def warn_of_far_values(self, far: FarValues) -> None:
         """Warn of values far outside the range of the training series, if there are any."""
         if far.columns:
-            treated = "as extreme, not as given" if self.scaler.scale == "robust" else "as not observed"
-            warn_user(f"{far.described()}; such values are treated {treated}.", FarValueWarning)
+            warn_user(f"{far.described()}; such values are treated as not observed.", FarValueWarning)
 
     def path(self, series: IrregularSeries) -> ControlPath:
         """The path of prepared series."""

@@ -19,7 +19,7 @@ class RowScaling:
     Parameters
     ----------
     scaler
-        The fitted scaler. With `scale="standard"`, far values count as not observed.
+        The fitted scaler. Values far outside the usual range count as not observed.
     use
         Factor per channel after scaling.
     dtype
@@ -31,8 +31,7 @@ class RowScaling:
         self.mean, self.deviation = scaler.mean_.to(dtype), scaler.scale_.to(dtype)
         self.use = torch.tensor(use, dtype=dtype)
         self.maps = tuple(scaler.quantiles_)
-        ranges = scaler.usual_ if scaler.scale == "standard" else (None,) * len(self.mean)
-        limits = [(-torch.inf, torch.inf) if one is None else (one.lowest, one.highest) for one in ranges]
+        limits = [(-torch.inf, torch.inf) if one is None else (one.lowest, one.highest) for one in scaler.usual_]
         self.lowest, self.highest = torch.tensor(limits, dtype=dtype).reshape(-1, 2).unbind(1)
         # Channels without a map get one that is not used, so that all are computed together.
         unused = torch.tensor([0.0, 1.0], dtype=torch.float64)
