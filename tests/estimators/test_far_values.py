@@ -55,7 +55,7 @@ def test_a_value_times_a_thousand_moves_no_probability_far(scale, monkeypatch):
     assert (found[~touched] < 1e-5).all()
     assert found[touched].mean() < 0.25
     assert model.score(series_of(X), y) > 0.9
-    if scale == "standard":  # if far values were taken as they are, the errors would dominate; robust scaling bounds them
+    if scale == "standard":  # without the rule the errors would dominate; robust scaling bounds them
         monkeypatch.setattr(FarValues, "removed", lambda self: self.series)
         assert found.mean() < 0.5 * moved().mean()
 
