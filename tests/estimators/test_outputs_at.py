@@ -166,6 +166,11 @@ def test_probabilities_of_series_that_had_not_begun_are_nan():
     assert np.isfinite(numbers[:, 1]).all()
 
 
+@pytest.mark.parametrize("path", [nc.Linear(), nc.NaturalCubic()], ids=repr)
+def test_no_times_give_no_predictions(path):
+    assert fitted(path=path, boosting=True).predict_proba_at(SERIES, []).shape == (len(SERIES), 0, 2)
+
+
 def test_times_that_are_not_finite_are_refused():
     with pytest.raises(ValueError, match="times holds NaN or infinity"):
         fitted().outputs_at(SERIES, [1.0, np.nan])
