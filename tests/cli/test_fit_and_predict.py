@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import warnings
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from neuralcde.cli import main
 from neuralcde.cli.errors import WrongUseError
 from neuralcde.cli.fit import _split
 from neuralcde.cli.labelled import text_among_numbers
+from neuralcde.cli.predictions import table_over_time, times_of
 from neuralcde.cli.tables import read_table
 
 pytestmark = pytest.mark.xdist_group("command line")  # these tests share slow fixtures
@@ -120,6 +122,22 @@ def test_predictions_at_times_have_a_row_per_id_and_time(model, table):
     assert early.height == late.height > 0
     assert all(column.is_null().all() for column in early[:, 2:])
     assert run("predict", model, table, "--at", "soon").returncode == 2
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_predictions_at_datetimes_are_in_the_zone_of_the_table(zone):
+    begin = pl.datetime_range(datetime(2026, 1, 1), datetime(2026, 1, 2), "6h", time_zone=zone, eager=True)
+    frame = pl.DataFrame({"id": [k for k in "abcd" for _ in begin], "when": [*begin] * 4, "x": range(20)})
+    series = nc.IrregularSeries.from_long(frame, id="id", time="when")
+    model = nc.NeuralCDEClassifier(max_epochs=1, hidden=3, width=4, random_state=0).fit(series, [0, 1, 0, 1])
+    times = times_of("2025-12-31T23:30, 2026-01-01T07:00,2026-01-03", series.format)
+    found = table_over_time(model, series, model.outputs_at(series, times), times, "label")
+    assert found["when"].to_list()[:3] == times
+    assert found["label"].is_null().to_list() == [True, False, False] * 4
+    until = model.predict_proba(series.until(times[1]))
+    np.testing.assert_allclose(found["p_1"].to_list()[1::3], until[:, 1], rtol=1e-6)
+    with pytest.raises(WrongUseError, match="'6' is not one of ISO datetimes"):
+        times_of("6", series.format)
 
 
 def test_a_written_configuration_repeats_the_run(model):

@@ -53,6 +53,37 @@ def test_without_intensity_it_sees_less():
     assert blind.score(TEST, TEST_LABELS) < 0.8
 
 
+def constants(seed, count=40):
+    """Channels that are constant within each series; the seed decides at which rows they are measured again."""
+    rng, values = np.random.default_rng(0), np.random.default_rng(1).normal(size=(count, 3))
+    again, pairs = np.random.default_rng(seed), []
+    for level, rows in zip(values, rng.integers(2, 8, count), strict=True):
+        measured = again.random((rows, 3)) < 0.5
+        measured[0] = True
+        pairs.append((np.arange(rows) * 1.0, np.where(measured, level, np.nan)))
+    return nc.IrregularSeries.from_list(pairs)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"encoder": "mlp", "readout": "summary", "boosting": True},
+        {"model": "ode_rnn", "encoder": "mlp"},
+        {"encoder": None, "readout": "summary"},
+    ],
+    ids=str,
+)
+def test_without_intensity_the_times_of_measuring_change_nothing(options):
+    first, second, labels = constants(2), constants(3), np.arange(40) % 2
+    for intensity in (False, True):
+        model = nc.NeuralCDEClassifier(intensity=intensity, **options, **FAST | {"max_epochs": 1}).fit(first, labels)
+        for part in model.module_.readout.modules():
+            if isinstance(part, torch.nn.Linear):
+                torch.nn.init.normal_(part.weight, generator=torch.Generator().manual_seed(0))
+        change = (model.member_outputs(first) - model.member_outputs(second)).abs().amax((1, 2))
+        assert (change > 1e-3).all() if intensity else (change == 0).all()
+
+
 def test_saved_and_loaded(fitted, tmp_path):
     fitted.save(tmp_path / "model")
     loaded = nc.load(tmp_path / "model")

@@ -72,7 +72,8 @@ def test_members_in_parallel_equal_members_one_after_the_other(monkeypatch, tmp_
     y = TARGETS["binary"]
     monkeypatch.setattr(members, "cores", lambda: 2)
     parallel = new(members=3, verbose=1).fit(SERIES, y, folder=tmp_path / "p")
-    assert [line.split("  ")[0] for line in capfd.readouterr().err.splitlines()] == [f"member {k}/3" for k in (1, 2, 3)]
+    lines = [line.split("  ")[0] for line in capfd.readouterr().err.splitlines()]
+    assert [line for line in lines if "trained" in line] == [f"{k}/3 members trained" for k in (1, 2, 3)]
     monkeypatch.setattr(members, "cores", lambda: 1)
     threads = torch.get_num_threads()
     sequential = new(members=3).fit(SERIES, y, folder=tmp_path / "s")
@@ -247,13 +248,44 @@ def test_ctrl_c_keeps_the_members_that_have_an_epoch(in_this_process):
     assert [len(member.history) for member in model.members_] == [2, 1]
 
 
+def test_progress_of_members_tells_the_epochs_and_the_time_left(capsys, monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr("neuralcde.estimators.members.time.monotonic", lambda: clock[0])
+    task = nc.tasks.BinaryTask.from_targets(TARGETS["binary"])
+    progress = members.MembersProgress(4, 10, task, verbose=1)
+    member = members.Member(torch.nn.Linear(1, 1), [{"epoch": 1, "loss": 0.5, "validation_auroc": 0.75}], 1, [])
+    progress.training(lambda: {0: 1, 1: 1})  # too soon for a line
+    clock[0] += 8
+    progress.training(dict)  # no epoch has ended
+    progress.training(lambda: {0: 3, 1: 1})
+    clock[0] += 8
+    progress.training(lambda: {0: 3, 1: 1})  # nothing new
+    progress.finished(member, 0)
+    for number in (1, 2, 3):
+        progress.finished(member, number)
+    assert capsys.readouterr().err.splitlines() == [
+        "member 1 epoch 3/10, member 2 epoch 1/10  about 72 s left",
+        "1/4 members trained  validation auroc 0.7500  epoch 1 of 1  about 43 s left",
+        "2/4 members trained  validation auroc 0.7500  epoch 1 of 1  about 16 s left",
+        "3/4 members trained  validation auroc 0.7500  epoch 1 of 1  about 6 s left",
+        "4/4 members trained  validation auroc 0.7500  epoch 1 of 1",
+    ]
+
+
 SCRIPT = """
     import os, signal, sys, threading, time
     import numpy as np, torch
     import neuralcde as nc
     from neuralcde.estimators import members
 
-    members.cores = lambda: 2
+    members.cores, members.LINE_EVERY, lines = lambda: 2, 0.0, []
+
+    class Progress(members.MembersProgress):
+        def _print(self, text):
+            super()._print(text)
+            lines.append(text)
+
+    members.MembersProgress = Progress
 
     class Own(nc.VectorField, name="own"):
         def __init__(self, channels, hidden):
@@ -264,13 +296,13 @@ SCRIPT = """
             return torch.tanh(self.layer(z)).unflatten(-1, self.shape)
 
     def press():
-        while not all(os.path.exists(f"run/member {k}/history.jsonl") for k in (1, 2)):
+        while not any(line.startswith("member 1 epoch") and "member 2 epoch" in line for line in lines):
             time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGINT)
 
     print("started")
     X = np.random.default_rng(0).normal(size=(24, 6)).cumsum(1)
-    model = nc.NeuralCDEClassifier(field="own", members=2, max_epochs=100_000, hidden=3, patience=None)
+    model = nc.NeuralCDEClassifier(field="own", members=2, max_epochs=100_000, hidden=3, patience=None, verbose=1)
     threading.Thread(target=press, daemon=True).start()
     model.fit(X, np.arange(24) % 2, folder="run")
     assert type(model.module_.field) is Own

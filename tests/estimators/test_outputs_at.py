@@ -126,6 +126,19 @@ def test_times_do_not_affect_each_other_and_memory_is_bounded(path, monkeypatch)
     torch.testing.assert_close(clf.outputs_at(SERIES, TIMES), together, rtol=1e-6, atol=1e-6, equal_nan=True)
 
 
+@pytest.mark.parametrize("options", [{"encoder": "mlp", "readout": "summary"}, {"path": nc.NaturalCubic()}], ids=str)
+def test_every_series_may_have_its_own_times_in_any_order_and_twice(options):
+    clf = fitted(members=2, boosting=True, **options)
+    first, last = SERIES.times[SERIES.offsets[:-1]], SERIES.times[SERIES.offsets[1:] - 1]
+    asked = torch.stack([last + 2, first, (first + last) / 2, first - 1, last, first], dim=1)
+    found = clf.outputs_at(SERIES, asked.numpy())
+    for j, t in enumerate(asked.T):
+        expected = torch.full((len(SERIES), 1), torch.nan) if j == 3 else clf.outputs(SERIES.until(t))
+        torch.testing.assert_close(found[:, j], expected, rtol=1e-5, atol=1e-5, equal_nan=True)
+    with pytest.raises(ValueError, match=r"times of shape \(3, 6\) do not fit 12 series"):
+        clf.outputs_at(SERIES, asked[:3])
+
+
 @pytest.mark.parametrize("path", PATHS, ids=repr)
 def test_rows_after_a_time_change_nothing(path):
     clf = fitted(path=path)
@@ -151,6 +164,11 @@ def test_probabilities_of_series_that_had_not_begun_are_nan():
     numbers = nc.NeuralCDERegressor(**QUICK).fit(SERIES, Y * 1.0).predict_at(SERIES, [-1.0, 30.0])
     assert np.isnan(numbers[:, 0]).all()
     assert np.isfinite(numbers[:, 1]).all()
+
+
+@pytest.mark.parametrize("path", [nc.Linear(), nc.NaturalCubic()], ids=repr)
+def test_no_times_give_no_predictions(path):
+    assert fitted(path=path, boosting=True).predict_proba_at(SERIES, []).shape == (len(SERIES), 0, 2)
 
 
 def test_times_that_are_not_finite_are_refused():

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from torch import nn
 
 from neuralcde.contracts import Recipe
-from neuralcde.models import Readout, Seen
+from neuralcde.models import Readout, Seen, SummaryReadout, summary_readout
 from registered import build, cases
 
 FEATURES, OUTPUTS = 4, 2
@@ -139,3 +139,18 @@ def test_an_unknown_readout_is_named():
         MODELS["NeuralCDE"](4, 2, readout="quadratic")
     with pytest.raises(TypeError, match=r"EverythingSeen has no option 'factors'; it has"):
         EverythingSeen.with_options(factors=2)
+
+
+@pytest.mark.parametrize("shape", [(7,), (3, 5)])
+def test_encodings_of_some_rows_at_a_time_change_nothing(shape, monkeypatch):
+    path = path_of(raw_batch(torch.float32))
+    sizes = sizes_of(path)
+    readout = SummaryReadout(FEATURES, OUTPUTS, data=sizes["data"], static=sizes["static"]).eval()
+    seen = seen_by(path, shape, torch.float32)
+    whole, widths, encode = readout(seen), [], type(readout.encoding).forward
+    monkeypatch.setattr(summary_readout, "ENCODINGS_AT_ONCE", 2 * readout.encoding.outputs * (shape[1:] or (1,))[0])
+    monkeypatch.setattr(
+        type(readout.encoding), "forward", lambda self, values: widths.append(len(values)) or encode(self, values)
+    )
+    torch.testing.assert_close(readout(seen), whole, rtol=0, atol=1e-6)
+    assert widths == [2] * (shape[0] // 2) + [1]

@@ -58,10 +58,22 @@ def test_a_clock_that_stands_still():
     assert inputs.knots.diff().min() > 0
 
 
-@pytest.mark.parametrize("wrong", ["last", ("last", "median")])
-def test_unknown_families_are_named(wrong):
-    with pytest.raises(ValueError, match=r"features: .* is not among the families \['last', 'mean'"):
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("last", "features must be a list of names, got 'last'"),
+        (("last", "median"), "features has the unknown name 'median'; known: last, mean"),
+        (("last", "last"), "features has 'last' twice"),
+    ],
+)
+def test_wrong_families_are_named(wrong, message):
+    with pytest.raises(ValueError, match=message):
         RowInputs(3, features=wrong)
+
+
+def test_no_families_leave_the_clock():
+    inputs = RowInputs(3, features=("observed", "count"), intensity=False, hats=2)
+    assert inputs(prepared()).shape[1] == inputs.outputs == 3
 
 
 @pytest.mark.parametrize("pool", ["last", "mean", "both"])

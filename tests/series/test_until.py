@@ -40,3 +40,5 @@ def test_until_refuses_wrong_times():
         series.until([8.0, 9.0])
     with pytest.raises(ValueError, match="call until before with_channels"):
         series.with_channels().until(9.0)
+    with pytest.raises(TypeError, match=r"times hold .*'noon'.*, but those of the series are numbers; give numbers in"):
+        series.until("noon")

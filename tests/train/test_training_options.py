@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -159,9 +160,12 @@ def test_weights_are_those_of_the_loss():
         unbuilt(data, torch.ones(3))
 
 
-def test_callbacks_see_every_epoch_and_stop_the_training():
+@pytest.mark.parametrize("kind", [bool, np.bool_])
+def test_callbacks_see_every_epoch_and_stop_the_training(kind):
     seen = []
-    _, result = trained(PLAIN, callbacks=[seen.append, lambda row: row["epoch"] == 2])
+    _, result = trained(
+        PLAIN, callbacks=[seen.append, lambda row: "not an answer", lambda row: kind(row["epoch"] == 2)]
+    )
     assert seen == result.history
     assert len(seen) == 2
     assert not result.interrupted

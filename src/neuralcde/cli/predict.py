@@ -32,8 +32,9 @@ def predict(
         Table with the same columns as the training table; the label is not needed. The values of a measured column
         that it lacks are not observed.
     at
-        Times at which to predict, separated by commas: 6,12,24, or 2026-01-31T12:00 if the table has datetimes. At each
-        time only what was known then is used. A series that had not begun gets empty predictions.
+        Times at which to predict, separated by commas: 6,12,24, or 2026-01-31T12:00 if the table has datetimes (seconds
+        if it has durations). At each time only what was known then is used. A series that had not begun gets empty
+        predictions.
     out
         CSV, Parquet or Arrow file for the predictions; by default CSV on standard output.
     explain

@@ -59,15 +59,27 @@ def boosting_features(
     intensity, summaries of a channel that was never observed are NaN, except for its count. Without it they are 0,
     because NaN would tell what was observed.
     """
-    found = [torch.zeros(0, feature_count(preparation))]
+    return torch.cat(list(_feature_parts(preparation, series, rows)))
+
+
+def tree_outputs(
+    trees: TreeEnsemble, preparation: Preparation, series: IrregularSeries, rows: Int[Tensor, " cases"] | None = None
+) -> Float[Tensor, "cases outputs"]:
+    """The outputs of the trees at some rows, without the features of all of them in memory; see `boosting_features`."""
+    return torch.cat([trees(part) for part in _feature_parts(preparation, series, rows)])
+
+
+def _feature_parts(
+    preparation: Preparation, series: IrregularSeries, rows: Int[Tensor, " cases"] | None
+) -> Iterator[Float[Tensor, "cases features"]]:
+    """The features of some rows, in parts that fit in memory; the first part is empty."""
+    yield torch.zeros(0, feature_count(preparation))
     last = series.offsets[1:] - 1
     for part in _in_memory(series):
         start, stop = int(series.offsets[part.start]), int(series.offsets[part.stop])
         chosen = last[part] if rows is None else rows[(rows >= start) & (rows < stop)]
-        if not len(chosen):
-            continue
-        found.append(features_of_prepared(preparation, preparation.series(series[part]), chosen - start))
-    return torch.cat(found)
+        if len(chosen):
+            yield features_of_prepared(preparation, preparation.series(series[part]), chosen - start)
 
 
 def features_of_prepared(

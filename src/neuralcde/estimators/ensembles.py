@@ -13,7 +13,7 @@ from ..models.path_model import series_of
 from ..paths import PathDataset
 from ..series import IrregularSeries, ragged
 from ..series.row_features import features_shared
-from .boosting import boosting_features
+from .boosting import tree_outputs
 from .output_checks import check_finite
 from .outputs_at import Build, outputs_at, truncated_series
 from .preparation import Preparation
@@ -55,7 +55,7 @@ def member_outputs(
         check_finite(outputs, series, of_series=of_series)
     if trees is not None:
         rows = torch.arange(len(series.times)) if data.per_row else None
-        outputs = trees(boosting_features(preparation, series, rows)).to(found[0].dtype)
+        outputs = tree_outputs(trees, preparation, series, rows).to(found[0].dtype)
         check_finite(outputs, series, of_series=of_series)
         found.append(outputs)
     return torch.stack(found)
@@ -85,7 +85,7 @@ def member_outputs_at(
     if trees is not None:
         outputs = torch.full_like(found[0], torch.nan)
         for at, known in truncated_series(series, asked):
-            outputs[at] = trees(boosting_features(preparation, known)).to(outputs.dtype)
+            outputs[at] = tree_outputs(trees, preparation, known).to(outputs.dtype)
             check_finite(outputs[at], series, of_series=at[0])
         found.append(outputs)
     return torch.stack(found)

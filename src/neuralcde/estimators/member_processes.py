@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ..system import Interrupts, interrupted_by
 from ..train.state import TrainingResult
-from .members import Member, Plan, train_member
+from .members import Member, MembersProgress, Plan, train_member
 from .training_data import TrainingData
 
 PROGRAM = "from neuralcde.estimators.member_processes import main; main()"
@@ -59,7 +59,7 @@ class Outcome:
 
 
 def train_in_processes(
-    data: TrainingData, plans: Sequence[Plan], processes: int, finished: Callable[[Member], None]
+    data: TrainingData, plans: Sequence[Plan], processes: int, progress: MembersProgress
 ) -> list[Member]:
     """Train the members in parallel.
 
@@ -69,8 +69,8 @@ def train_in_processes(
         What the members are trained on, and how.
     processes
         Number of processes at a time.
-    finished
-        Function that is called with each member that has finished.
+    progress
+        Shows how far the members are.
 
     Raises
     ------
@@ -85,10 +85,10 @@ def train_in_processes(
                 (folder / f"plan {number}").write_bytes(_pickled(plan))
         except Exception as reason:  # anything that a user's object may raise
             raise NotPassedError(repr(reason)) from reason
-        return _run(folder, plans, processes, finished)
+        return _run(folder, plans, processes, progress)
 
 
-def _run(folder: Path, plans: Sequence[Plan], processes: int, finished: Callable[[Member], None]) -> list[Member]:
+def _run(folder: Path, plans: Sequence[Plan], processes: int, progress: MembersProgress) -> list[Member]:
     members: dict[int, Member] = {}
     running: list[subprocess.Popen[bytes]] = []
     with Interrupts(tell=(folder / STOP).touch):
@@ -106,13 +106,14 @@ def _run(folder: Path, plans: Sequence[Plan], processes: int, finished: Callable
                     if outcome.result is not None and outcome.weights is not None:
                         plans[number].module.load_state_dict(outcome.weights)
                         members[number] = Member.of(plans[number].module, outcome.result)
-                        finished(members[number])
+                        progress.finished(members[number], number)
                 if any(codes):  # a code other than 0 and None
                     raise RuntimeError(
                         f"a process that trained members ended with code {next(filter(None, codes))}, maybe for lack "
                         "of memory. With callbacks, members are trained one after the other in this process: "
                         "fit(..., callbacks=[lambda row: None])."
                     )
+                progress.training(lambda: _completed(folder, set(range(len(plans))) - set(members)))
                 time.sleep(PAUSE)
         finally:
             for process in running:
@@ -121,6 +122,12 @@ def _run(folder: Path, plans: Sequence[Plan], processes: int, finished: Callable
     if not members:
         raise KeyboardInterrupt
     return [members[number] for number in sorted(members)]
+
+
+def _completed(folder: Path, training: set[int]) -> dict[int, int]:
+    """The number of epochs that each of these members has completed, for those with any."""
+    files = {number: folder / f"epochs {number}" for number in training}
+    return {number: file.stat().st_size for number, file in files.items() if file.exists()}
 
 
 def _started(folder: Path, members: int) -> subprocess.Popen[bytes]:
@@ -177,16 +184,22 @@ def main() -> None:
                 continue
             if asked():
                 return
-            _hand_back(folder, number, _trained(data, mine))
+            _hand_back(folder, number, _trained(data, mine, folder / f"epochs {number}"))
 
 
-def _trained(data: TrainingData, file: Path) -> Outcome:
+def _trained(data: TrainingData, file: Path, epochs: Path) -> Outcome:
+    """Train a member. The file `epochs` gets one byte per epoch, so that its size is their number at any time."""
+
+    def note(row: dict[str, Any]) -> None:
+        with epochs.open("ab") as counted:
+            counted.write(bytes(row["epoch"] - epochs.stat().st_size))
+
     try:
         plan: Plan = pickle.loads(file.read_bytes())
     except Exception as reason:
         return Outcome(unreadable=repr(reason))
     try:
-        result = train_member(data, plan)
+        result = train_member(data, plan, [note])
     except KeyboardInterrupt:  # before the end of the first epoch
         return Outcome()
     except Exception as reason:

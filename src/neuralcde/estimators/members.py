@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..contracts import warn_user
+from ..contracts import ArgumentError, warn_user
 from ..models import PathModel
 from ..system import Processes
 from ..tasks import Task
 from ..train import TrainingSettings, train
-from ..train.progress import time_left
+from ..train.progress import LINE_EVERY, time_left
 from ..train.state import TrainingResult
 from .modules import SERIES_FOR_SUMMARIES
 from .training_data import TrainingData
@@ -120,7 +120,9 @@ def train_members(data: TrainingData, plans: Sequence[Plan], callbacks: Sequence
 
     if len(plans) == 1:
         return [Member.of(plans[0].module, train_member(data, plans[0], callbacks))]
-    progress = Finished(len(plans), data.task, verbose=plans[0].settings.verbose if Processes.current().first else 0)
+    settings = plans[0].settings
+    verbose = settings.verbose if Processes.current().first else 0
+    progress = MembersProgress(len(plans), settings.max_epochs, data.task, verbose=verbose)
     processes = number_of_processes(len(plans), data.device, callbacks)
     if processes > 1:
         quiet = [replace(plan, settings=replace(plan.settings, verbose=0)) for plan in plans]
@@ -131,9 +133,9 @@ def train_members(data: TrainingData, plans: Sequence[Plan], callbacks: Sequence
     members: list[Member] = []
     with one_thread():  # as in the processes, so that the results are the same
         try:
-            for plan in plans:
+            for number, plan in enumerate(plans):
                 members.append(Member.of(plan.module, train_member(data, plan, callbacks)))
-                progress(members[-1])
+                progress.finished(members[-1], number)
                 if members[-1].interrupted:
                     break
         except KeyboardInterrupt:
@@ -141,6 +143,12 @@ def train_members(data: TrainingData, plans: Sequence[Plan], callbacks: Sequence
                 raise
             members[-1] = replace(members[-1], interrupted=True)
     return members
+
+
+def check_callbacks(callbacks: Any) -> None:
+    """Refuse callbacks that are not functions: an error after the first epoch would come late."""
+    if not isinstance(callbacks, Sequence) or not all(callable(callback) for callback in callbacks):
+        raise ArgumentError(f"callbacks must be a list of functions, got {callbacks!r}.", argument="callbacks")
 
 
 def number_of_processes(members: int, device: Any, callbacks: Sequence[Callback]) -> int:
@@ -175,32 +183,51 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-class Finished:
-    """Shows a line on standard error for each member that has finished.
+class MembersProgress:
+    """Shows on standard error how far the members in training are, and a line for each that has finished.
 
     Parameters
     ----------
-    members
-        Number of members.
+    members, epochs
+        Number of members, and of epochs of each.
     task
         The task, for the name of its metric.
     verbose
         0 to show nothing.
     """
 
-    def __init__(self, members: int, task: Task, *, verbose: int):
-        self.members, self.metric, self.verbose = members, task.metric, verbose
-        self._done, self._begun = 0, time.monotonic()
+    def __init__(self, members: int, epochs: int, task: Task, *, verbose: int):
+        self.members, self.epochs, self.metric, self.verbose = members, epochs, task.metric, verbose
+        self._finished = 0
+        self._known: dict[int, int] = {}  # completed epochs of the members in training
+        self._begun = self._shown = time.monotonic()
 
-    def __call__(self, member: Member) -> None:
-        """Show a member that has finished."""
-        self._done += 1
+    def finished(self, member: Member, number: int) -> None:
+        """Show a member that has finished; members are numbered from 0."""
+        self._finished += 1
+        self._known.pop(number, None)
         if not self.verbose:
             return
         best, name = member.history[member.best_epoch - 1], f"validation_{self.metric}"
         value = f"validation {self.metric} {best[name]:.4f}" if name in best else f"loss {best['loss']:.4f}"
-        left = (time.monotonic() - self._begun) / self._done * (self.members - self._done)
-        text = f"member {self._done}/{self.members}  {value}  epoch {member.best_epoch} of {len(member.history)}"
+        done = f"{self._finished}/{self.members} members trained"
+        self._print(f"{done}  {value}  epoch {member.best_epoch} of {len(member.history)}")
+
+    def training(self, completed: Callable[[], dict[int, int]]) -> None:
+        """Show the epochs that the members in training have completed, if nothing was shown for a while."""
+        if not self.verbose or time.monotonic() - self._shown < LINE_EVERY:
+            return
+        known = completed()
+        if known and known != self._known:
+            self._known = known
+            epochs = (f"member {number + 1} epoch {count}/{self.epochs}" for number, count in sorted(known.items()))
+            self._print(", ".join(epochs))
+
+    def _print(self, text: str) -> None:
+        """Print a line with the time left at the speed so far; patience may end a training sooner."""
+        self._shown = time.monotonic()
+        done = self._finished + sum(self._known.values()) / self.epochs
+        left = (self._shown - self._begun) / done * (self.members - done)
         print(text + (time_left(left) if left else ""), file=sys.stderr, flush=True)
 
 

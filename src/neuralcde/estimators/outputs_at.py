@@ -48,7 +48,8 @@ def outputs_at(
     found = torch.full((*asked.shape, model.outputs), torch.nan)
     was_training = model.training
     model.eval()
-    for part in torch.split(begun.any(1).nonzero()[:, 0], SERIES):
+    begun_by_any = begun.any(1).nonzero()[:, 0]
+    for part in torch.split(begun_by_any, SERIES) if len(begun_by_any) else ():
         if isinstance(model, SolvedModel) and can_branch(model, scheme):
             found[part] = _on_branches(model, build, scheme, series.at(part), asked[part], begun[part])
             continue

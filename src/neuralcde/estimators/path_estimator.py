@@ -34,13 +34,13 @@ from .inputs import (
     per_series,
     where_known,
 )
-from .members import Plan, member_folder, member_seed, number_of_members, settings_of, train_members
+from .members import Plan, check_callbacks, member_folder, member_seed, number_of_members, settings_of, train_members
 from .modules import seeded_module
 from .parameters import OPTIONS, check_parameters
 from .parts import Chosen, copied
 from .preparation import Preparation
 from .splits import validation_split
-from .training_data import TrainingData
+from .training_data import TrainingData, encoded_validation
 
 MISSING_TO_ENCODE = 0.5  # fraction of missing values from which on encoder="auto" is "mlp"
 
@@ -199,6 +199,7 @@ class PathEstimator(FittedEstimator):
         weights = per_series("sample_weight", sample_weight, series, by_id=series is X)
         group = per_series("groups", groups, series, by_id=series is X)
         held_out = as_validation(self, noted, validation, per_row=self.per_row)
+        check_callbacks(callbacks)
         second = as_auxiliary(auxiliary, series, by_id=series is X)
         if weights is not None and not weights.all():
             chosen = np.flatnonzero(weights)
@@ -234,13 +235,13 @@ class PathEstimator(FittedEstimator):
         preparation = Preparation.fit(
             learnt_from, intensity=intensity, encoded=encoded, scheme=scheme, scale=self.scale
         )
-        for given in [series] if held_out is None else [series, held_out[0]]:
-            preparation.warn_of_far_values(preparation.scaler.far_values(given))
+        preparation.warn_of_far_values(preparation.scaler.far_values(series))
+        judged = None if held_out is None else encoded_validation(*held_out, task, preparation)
         data = TrainingData(
             series,
             numbers,
             weights,
-            None if held_out is None else (held_out[0], task.encode(held_out[1])),
+            judged,
             second,
             task,
             preparation,

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..contracts import ArgumentError
 from ..paths import ControlPath, PathDataset
 from ..series import IrregularSeries, ragged
 from ..tasks import Task
@@ -109,6 +110,17 @@ class TrainingData:
         if self.weights is None or not self.per_row:
             return self.weights
         return np.repeat(self.weights, self.series.lengths.numpy())
+
+
+def encoded_validation(
+    series: IrregularSeries, targets: NDArray[Any], task: Task, preparation: Preparation
+) -> tuple[IrregularSeries, Tensor]:
+    """The series and targets that were given for validation, with targets as the task encodes them."""
+    try:
+        preparation.warn_of_far_values(preparation.scaler.far_values(series))
+        return series, task.encode(targets)
+    except ValueError as reason:
+        raise ArgumentError(f"validation: {reason}", argument="validation") from reason
 
 
 def dataset_of(

@@ -9,11 +9,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ..contracts import ArgumentError
 from ..series import IrregularSeries
 from ..series.channels import time_since_start
 from ..series.clock_features import clock_knots, has_common_origin, hat_functions
-from ..series.row_features import FAMILIES, INTENSITY_FAMILIES, shared_row_features
+from ..series.row_features import FAMILIES, INTENSITY_FAMILIES, check_families, shared_row_features
 from ..series.row_statistics import RowStatistics
 from .variations import Variations
 
@@ -47,12 +46,8 @@ class RowInputs(nn.Module):
 
     def __init__(self, channels: int, *, features: Features = "all", intensity: bool = True, hats: int = 32):
         super().__init__()
-        chosen = FAMILIES if isinstance(features, str) and features == "all" else tuple(features)
-        unknown = [name for name in chosen if name not in FAMILIES]
-        if unknown or (isinstance(features, str) and features != "all"):
-            raise ArgumentError(
-                f"features: {unknown or features!r} is not among the families {list(FAMILIES)}.", argument="features"
-            )
+        chosen = FAMILIES if isinstance(features, str) and features == "all" else features
+        check_families(chosen, argument="features")
         self.families = tuple(name for name in chosen if intensity or name not in INTENSITY_FAMILIES)
         self.channels, self.hats = channels, hats
         # Unused hat functions have knots at infinity, which safetensors may not hold: their place is the last knot.

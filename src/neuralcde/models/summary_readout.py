@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -18,6 +20,7 @@ from .row_inputs import Features, RowInputs
 SUMMARIES = tuple(name for name in FAMILIES if name not in ("observed", "seen"))  # those are told by the others
 MOST_CASES = 200_000  # rows that quantiles are taken from
 SERIES_AT_ONCE = 1024  # series whose features are held in memory together
+ENCODINGS_AT_ONCE = 1 << 22  # numbers; the encodings of a row are eight times its features
 
 
 class SummaryReadout(Readout, name="summary"):
@@ -93,15 +96,30 @@ class SummaryReadout(Readout, name="summary"):
 
     def forward(self, seen: Seen) -> Float[Tensor, "*batch outputs"]:
         """The outputs."""
-        known = seen.known(self.inputs)
+        given = seen.known(self.inputs), seen.static, seen.state
+        if self.training or torch.compiler.is_compiling():
+            return self._outputs(*given)
+        # Some rows at a time: the encodings of all rows together might not fit in memory.
+        rows = max(1, ENCODINGS_AT_ONCE // (self.encoding.outputs * math.prod(given[0].shape[1:-1])))
+        if len(given[0]) <= rows:
+            return self._outputs(*given)
+        return torch.cat([self._outputs(*part) for part in zip(*(torch.split(x, rows) for x in given), strict=True)])
+
+    def _outputs(
+        self,
+        known: Float[Tensor, "*batch inputs"],
+        static: Float[Tensor, "*batch static"],
+        state: Float[Tensor, "*batch features"],
+    ) -> Float[Tensor, "*batch outputs"]:
+        """The outputs, given what is known at rows, the static features and the states."""
         clock = known[..., -self.inputs.clock_outputs :]
-        encoded = torch.cat([self.encoding(self._numbers(known, seen.static)), clock], dim=-1)
+        encoded = torch.cat([self.encoding(self._numbers(known, static)), clock], dim=-1)
         if not self.training:
             summary = apply_layers(self.summary, encoded)
-            return apply_layers(self.layers, torch.cat([summary, seen.state, seen.static], dim=-1))
+            return apply_layers(self.layers, torch.cat([summary, state, static], dim=-1))
         summary = self.dropout(self.summary(self.encoding_dropout(encoded)))
         first, activation, last = self.layers
-        hidden = activation(first(torch.cat([summary, seen.state, seen.static], dim=-1)))
+        hidden = activation(first(torch.cat([summary, state, static], dim=-1)))
         return last(self.dropout(hidden))  # type: ignore[no-any-return]
 
     @torch.no_grad()

@@ -140,17 +140,17 @@ def shared_row_features(
     return torch.cat([found[..., start : start + width] for start in starts], dim=-1)
 
 
-def check_families(families: Sequence[str]) -> None:
-    """Raise an error if a family is unknown or named twice."""
+def check_families(families: Sequence[str], *, argument: str = "families") -> None:
+    """Raise an error, which names the argument, if a family is unknown or named twice."""
     known = ", ".join(FAMILIES)
     if isinstance(families, str):
-        raise ArgumentError(Argument("families"), f" must be a list of names, got {families!r}; known: {known}.")
+        raise ArgumentError(Argument(argument), f" must be a list of names, got {families!r}; known: {known}.")
     unknown = [name for name in families if name not in FAMILIES]
     if unknown:
-        raise ArgumentError(Argument("families"), f" has the unknown name {unknown[0]!r}; known: {known}.")
+        raise ArgumentError(Argument(argument), f" has the unknown name {unknown[0]!r}; known: {known}.")
     twice = [name for place, name in enumerate(families) if name in families[:place]]
     if twice:
-        raise ArgumentError(Argument("families"), f" has {twice[0]!r} twice; name each at most once. Known: {known}.")
+        raise ArgumentError(Argument(argument), f" has {twice[0]!r} twice; name each at most once. Known: {known}.")
 
 
 def in_torch(

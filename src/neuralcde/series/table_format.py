@@ -88,7 +88,16 @@ class TableFormat:
         if asked.dtype.kind in "mMO" and self.kind != "number":
             stamps = _in_utc(asked, self.time_zone) if self.kind == "datetime" else asked.astype("timedelta64[us]")
             asked = stamps.astype(np.int64) / self.microseconds
-        return np.asarray(asked, dtype=np.float64)
+        try:
+            return np.asarray(asked, dtype=np.float64)
+        except (TypeError, ValueError) as reason:
+            wanted = "numbers in their unit"
+            if self.kind == "datetime":
+                zone = "" if self.time_zone is None else f", tz={self.time_zone!r}"
+                wanted = f'datetimes, e.g. pandas.Timestamp("2026-01-31 12:00"{zone})'
+            raise TypeError(
+                f"times hold {asked.ravel()[0]!r}, but those of the series are {self.clock}; give {wanted}."
+            ) from reason
 
     @property
     def microseconds(self) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -185,7 +186,9 @@ def _epochs(
                         write_history(file.parent / "history.jsonl", result.history)
                 progress.epoch(row, task.metric)
                 answers = [callback(dict(row)) for callback in callbacks] if together.first else []
-                stop, asked = together.sum(any(answer is True for answer in answers), interrupts.asked)
+                # Most functions return None, or something that is not meant as an answer; numpy's True is meant.
+                stops = any(isinstance(answer, bool | np.bool_) and bool(answer) for answer in answers)
+                stop, asked = together.sum(stops, interrupts.asked)
                 if asked:
                     raise KeyboardInterrupt
                 if stop:
