@@ -13,6 +13,7 @@ from .solution import Stats as Stats
 from .solution import Status as Status
 from .solve import solve as solve
 from .solve import solve_cde as solve_cde
+from .solvers import Solver as Solver
 from .solvers import Tableau as Tableau
 from .solvers import solvers as solvers
 from .steps import Adaptive as Adaptive

@@ -9,12 +9,12 @@ from ..fields import SignatureField
 from ..paths import ControlPath
 from .picard import picard
 from .solve import solve_cde
-from .solvers import Tableau, as_solver, dopri5
+from .solvers import Solver, as_solver, dopri5
 from .steps import AtKnots, Steps
 
 
 def signature(
-    path: ControlPath, depth: int, *, solver: str | Tableau | None = None, steps: Steps | None = None
+    path: ControlPath, depth: int, *, solver: str | Solver | None = None, steps: Steps | None = None
 ) -> Float[Tensor, "series words"]:
     r"""The signature of every path up to `depth`: iterated integrals over words of at most `depth` channels.
 
