@@ -85,6 +85,8 @@ def test_public_names_are_complete():
         "SolveError",
         "Status",
         "signature",
+        "logsignature",
+        "logsignature_windows",
         "channel_contributions",
         "NeuralCDE",
         "GRUODE",
