@@ -13,6 +13,7 @@ from ..contracts import check_sizes
 from ..paths import ControlPath
 from ..paths.restriction import parts
 from ..series import IrregularSeries, ragged
+from ..series.channels import Role
 from .signature import signature
 from .tensor_logarithm import logarithm, lyndon_words, place_of_word
 
@@ -194,9 +195,10 @@ def _series(
 ) -> IrregularSeries:
     """The series of the ends of windows."""
     given = path.series
-    letters, roles = given.channel_names, given.roles
+    letters, roles = given.channel_names, list(given.roles)
+    data: list[Role] = ["data"]
     if len(letters) != path.channels:  # a path through encoded rows
-        letters, roles = tuple(f"x{k}" for k in range(path.channels)), ("data",) * path.channels
+        letters, roles = tuple(f"x{k}" for k in range(path.channels)), data * path.channels
     names = [",".join(letters[letter] for letter in word) for word in lyndon_words(path.channels, depth)]
     return dataclasses.replace(
         given,
@@ -204,5 +206,5 @@ def _series(
         values=values,
         offsets=offsets,
         channel_names=tuple(names),
-        roles=roles + ("data",) * (len(names) - path.channels),
+        roles=(*roles, *data * (len(names) - path.channels)),
     )

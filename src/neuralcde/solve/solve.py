@@ -50,7 +50,7 @@ def solve_cde(
     Parameters
     ----------
     path
-        The control X, a batch of paths.
+        The control X, a batch of paths. To solve on a part of their intervals, pass `path.restrict(start, end)`.
     field
         f: a `VectorField`, any function or module f(t, z) -> (batch, hidden, channels), or an `nn.Sequential` of z.
     z0

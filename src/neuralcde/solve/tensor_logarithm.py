@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import torch
@@ -21,7 +22,8 @@ def logarithm(words: Float[Tensor, "batch words"], channels: int, depth: int) ->
     channels, depth
         Number of channels, and N.
     """
-    levels: Levels = list(words.split([channels**k for k in range(1, depth + 1)], dim=1))
+    bounds = [0, *itertools.accumulate(channels**k for k in range(1, depth + 1))]
+    levels: Levels = [words[:, low:high] for low, high in itertools.pairwise(bounds)]
     # Horner's rule: log(1 + S) = S (1 - S (1/2 - S (1/3 - ...))).
     rest = [torch.zeros_like(level) for level in levels]
     for divisor in range(depth, 1, -1):
