@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -210,3 +211,14 @@ def test_an_estimator_with_reversible_heun(tmp_path):
     assert clf.predict_proba_at(series, [2.0]).shape == (12, 1, 2)
     with pytest.raises(ValueError, match="'reversible_heun' carries more than the state"):
         clf.stream()
+
+
+def test_reversible_heun_starts_again_after_jumps():
+    """Of order 2 with jumps too: a companion left behind by a jump would be off by the size of the jump."""
+    path = smooth_path()
+    case = Case(path, states(path, 3), ControlTerm(mlp(path, 3)), some_jump(path, 3))
+    exact = case.solve(solver="tsit5", steps=nc.AtKnots(20)).last
+    coarse, fine = (
+        float((case.solve(solver="reversible_heun", steps=nc.AtKnots(k)).last - exact).abs().max()) for k in (8, 16)
+    )
+    assert math.log2(coarse / fine) == pytest.approx(2, abs=0.35)

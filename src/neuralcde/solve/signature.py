@@ -73,8 +73,10 @@ def signature(
             f"path must be a ControlPath, got {type(path).__name__}; build one with e.g. nc.linear(series)."
         )
     field = SignatureField(path.channels, depth)
-    exact: Solver = dopri5 if path.degree == 1 and depth <= dopri5.order else picard(path.degree, depth)
-    chosen = exact if solver is None else as_solver(solver)
+    if solver is not None:
+        chosen = as_solver(solver)
+    else:
+        chosen = dopri5 if path.degree == 1 and depth <= dopri5.order else picard(path.degree, depth)
     start = path.coefficients.new_zeros(len(path), field.hidden)
     start[:, 0] = 1.0
     return solve_cde(path, field, start, solver=chosen, steps=steps or AtKnots()).last[:, 1:]
