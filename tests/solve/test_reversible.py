@@ -219,6 +219,6 @@ def test_reversible_heun_starts_again_after_jumps():
     case = Case(path, states(path, 3), ControlTerm(mlp(path, 3)), some_jump(path, 3))
     exact = case.solve(solver="tsit5", steps=nc.AtKnots(20)).last
     coarse, fine = (
-        float((case.solve(solver="reversible_heun", steps=nc.AtKnots(k)).last - exact).abs().max()) for k in (8, 16)
+        (case.solve(solver="reversible_heun", steps=nc.AtKnots(k)).last - exact).abs().max().item() for k in (8, 16)
     )
     assert math.log2(coarse / fine) == pytest.approx(2, abs=0.35)
