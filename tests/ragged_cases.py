@@ -72,3 +72,9 @@ def at_knots(series):
 def rows_as_block(series):
     """The values (series, k, channels) that belong to `at_knots`, NaN where not observed or padded."""
     return series.to_padded().values
+
+
+def between(path, low, high):
+    """The times at two fractions of every interval."""
+    start, end = path.interval.unbind(1)
+    return start + low * (end - start), torch.where(torch.tensor(high == 1.0), end, start + high * (end - start))

@@ -85,6 +85,8 @@ def test_public_names_are_complete():
         "SolveError",
         "Status",
         "signature",
+        "logsignature",
+        "logsignature_windows",
         "channel_contributions",
         "NeuralCDE",
         "GRUODE",
@@ -177,7 +179,7 @@ def lines_with(pattern: str) -> dict[str, list[str]]:
 
 def test_the_stages_of_a_runge_kutta_step_are_summed_in_one_place():
     assert lines_with(r"tableau\.a\[stage\]") == {
-        "solve/step.py": ["stages.append(increment(stage, _plus(state, tableau.a[stage], stages)))"]
+        "solve/solvers/tableau.py": ["stages.append(increment(stage, _plus(state, tableau.a[stage], stages)))"]
     }
 
 

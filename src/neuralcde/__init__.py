@@ -45,6 +45,8 @@ _HOME = {
     "SolveError": "solve",
     "Status": "solve",
     "signature": "solve",
+    "logsignature": "solve",
+    "logsignature_windows": "solve",
     "channel_contributions": "solve",
     "NeuralCDE": "models",
     "GRUODE": "models",
@@ -105,6 +107,8 @@ if TYPE_CHECKING:
     from .solve import Status as Status
     from .solve import Tableau as Tableau
     from .solve import channel_contributions as channel_contributions
+    from .solve import logsignature as logsignature
+    from .solve import logsignature_windows as logsignature_windows
     from .solve import signature as signature
     from .solve import solve_cde as solve_cde
 

@@ -10,7 +10,7 @@ from neuralcde.fields import activations, as_field
 from neuralcde.solve import ControlTerm
 from ragged_cases import SCHEMES
 from solve_cases import (
-    SOLVERS,
+    TABLEAUX,
     Case,
     largest_difference,
     mlp,
@@ -52,7 +52,7 @@ def sequential(path, hidden, activation, bias=True):
     return nn.Sequential(*layers).to(path.dtype)
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", TABLEAUX)
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_solver_on_every_path(solver, scheme, monkeypatch):
     path = some_path(1, scheme=scheme, rows=(1, 5))

@@ -116,7 +116,7 @@ def test_an_unregistered_class_can_be_fitted_but_not_saved(tmp_path):
         ({"model": "transformer"}, r"model must be .*'neural_cde'.*, or a PathModel of your own, got 'transformer'"),
         ({"field": 3}, r"field must be 'mlp', .*, or a VectorField of your own, got 3"),
         ({"field": nc.LowRankField.with_options(rank=10**9)}, r"field: rank must be at most 100000"),
-        ({"solver": "rk5"}, r"solver must be \"auto\", 'euler', .* or a Tableau of your own, got 'rk5'"),
+        ({"solver": "rk5"}, r"solver must be \"auto\", 'euler', .* or a Solver of your own, got 'rk5'"),
     ],
 )
 def test_invalid_parts_are_refused(choice, message):

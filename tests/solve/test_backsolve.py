@@ -9,7 +9,7 @@ from torch import nn
 import neuralcde as nc
 from neuralcde.solve import ControlTerm, SolveError, backsolve, solvers
 from solve_cases import (
-    SOLVERS,
+    TABLEAUX,
     Case,
     largest_difference,
     mlp,
@@ -36,7 +36,7 @@ def smooth_case(jumps, flow="cde"):
 
 
 @pytest.mark.parametrize("jumps", [False, True])
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", TABLEAUX)
 def test_converges_at_the_order_of_the_solver(solver, jumps, engine):
     case = smooth_case(jumps)
     order = solvers[solver].order

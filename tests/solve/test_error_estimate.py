@@ -22,7 +22,7 @@ def test_within_a_factor_of_three_of_the_true_error(problem, solver):
     form, path = CLOSED_FORMS[problem], turning()
     low, high = path.interval.unbind(1)
     exact = form.end(form.z0(3), (path.evaluate(high[:, None]) - path.evaluate(low[:, None]))[:, 0])
-    substeps = {"euler": 8, "midpoint": 4, "heun": 4, "ralston": 4}.get(solver, 1)
+    substeps = {"euler": 8, "midpoint": 4, "heun": 4, "ralston": 4, "reversible_heun": 8}.get(solver, 1)
     solution = nc.solve_cde(
         path, form.field, form.z0(3), solver=solver, steps=nc.AtKnots(substeps=substeps), error=True
     )

@@ -33,7 +33,7 @@ class Recording(nn.Module):
 @pytest.mark.parametrize("steps", [nc.AtKnots(), nc.AtKnots(3), nc.FixedSteps(0.1), nc.Adaptive()])
 def test_times_lie_on_the_side_of_the_step(dtype, solver, steps):
     """No stage is evaluated at the knot that ends its piece, also not by rounding."""
-    if isinstance(steps, nc.Adaptive) and not solvers[solver].b_error:
+    if isinstance(steps, nc.Adaptive) and not getattr(solvers[solver], "b_error", ()):
         return
     path, field = uneven_path(dtype, start=7.1), Recording()
     z0 = torch.zeros(1, 2, dtype=dtype)

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from tensor_series import exponential, flat, levels, product
 
 import neuralcde as nc
 from neuralcde._native import kernels
@@ -17,33 +18,6 @@ from ragged_cases import SCHEMES, random_series
 from solve_cases import SOLVERS, STRAIGHT, Case, on_engine, ran_on, some_path
 
 native = pytest.mark.skipif(kernels is None, reason="the native kernels were not built or are turned off")
-
-
-def levels(words, channels):
-    """One row of a signature as a list of tensors of shapes (), (c,), (c, c), ..."""
-    found, start, power = [torch.ones((), dtype=words.dtype)], 0, channels
-    while start < len(words):
-        found.append(words[start : start + power].reshape((channels,) * len(found)))
-        start, power = start + power, power * channels
-    assert start == len(words)
-    return found
-
-
-def flat(tensors):
-    return torch.cat([level.flatten() for level in tensors[1:]])
-
-
-def product(a, b):
-    """The product of two truncated tensor series."""
-    return [sum(torch.tensordot(a[j], b[k - j], dims=0) for j in range(k + 1)) for k in range(len(a))]
-
-
-def exponential(x, depth):
-    """The signature of a straight line: level k is the k-fold tensor power of x over k!."""
-    found = [torch.ones((), dtype=x.dtype)]
-    for k in range(1, depth + 1):
-        found.append(torch.tensordot(found[-1], x, dims=0) / k)
-    return found
 
 
 def reference(path, depth):

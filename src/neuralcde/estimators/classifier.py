@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from ..contracts import ArgumentError, Choice, Either, Instance, Nothing, Option, documented
-from ..solve import Tableau
+from ..solve import Solver
 from ..tasks import ClassificationTask, check_class_weight, classification_task
 from ..train import TrainingSettings
 from .parts import Chosen
@@ -84,7 +84,7 @@ class NeuralCDEClassifier(ClassifierMixin, PathEstimator):  # type: ignore[misc]
         task: Chosen = "auto",
         members: int | Literal["auto"] = "auto",
         boosting: bool = False,
-        solver: str | Tableau = "auto",
+        solver: str | Solver = "auto",
         substeps: int = 1,
         max_epochs: int = 100,
         batch_size: int | Literal["auto"] = "auto",

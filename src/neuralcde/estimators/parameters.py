@@ -126,7 +126,7 @@ OPTIONS = {
     "solver": Option(
         Either(Choice("auto"), PartOf(solvers)),
         "auto",
-        'Runge-Kutta method that solves the differential equation. "auto": "heun" with an encoder, else "rk4".',
+        'Solver of the differential equation. "auto": "heun" with an encoder, else "rk4".',
     ),
     "substeps": Option(Whole(1, LARGEST["substeps"]), 1, "Number of steps between two observations."),
     "max_epochs": TRAINING["max_epochs"],

@@ -11,7 +11,7 @@ from ..contracts import Argument, ArgumentError, Part, Recipe, Registry
 from ..fields import VectorField
 from ..models import PathModel, Readout, RowEncoder
 from ..paths import PathScheme
-from ..solve import Tableau
+from ..solve import Solver, Tableau, solvers
 from ..tasks import Task
 
 Chosen = Any  # a name, a class, an object or a recipe; checked by the declared options
@@ -47,6 +47,9 @@ def part_to_config(name: str, value: Any) -> Any:
     """Convert a part to JSON: its name, or its name and options; a tableau is converted to its coefficients."""
     if isinstance(value, Tableau):
         return value.to_config()
+    if isinstance(value, Solver):
+        solvers[value.name]  # one that is not registered raises an error that says how to find it again
+        return value.name
     if name not in KINDS or value is None or isinstance(value, str):
         return value
     if isinstance(value, Part):

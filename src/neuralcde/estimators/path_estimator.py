@@ -14,7 +14,7 @@ from sklearn.utils import Tags, check_random_state
 from ..contracts import Argument, ArgumentError, Option, Recipe, documented, warn_user
 from ..paths import PathScheme
 from ..series import ragged
-from ..solve import Tableau
+from ..solve import Solver
 from ..system import Processes
 from ..tasks import Task
 from ..train import TrainingSettings
@@ -72,7 +72,7 @@ class PathEstimator(FittedEstimator):
         task: Chosen = "auto",
         members: int | Literal["auto"] = "auto",
         boosting: bool = False,
-        solver: str | Tableau = "auto",
+        solver: str | Solver = "auto",
         substeps: int = 1,
         max_epochs: int = 100,
         batch_size: int | Literal["auto"] = "auto",

@@ -15,7 +15,7 @@ from ..paths import Hermite, Linear, PathScheme, Rectilinear
 from ..series.channels import ChannelScales
 from ..series.row_features import FAMILIES
 from ..series.row_scaling import RowScaling
-from ..solve import AtKnots, FixedSteps
+from ..solve import AtKnots, FixedSteps, Tableau
 from ..solve.solvers import as_solver
 from .gru_d import GRUD
 from .gru_delta_t import GRUDeltaT
@@ -117,6 +117,7 @@ def _model(model: SolvedModel, scheme: PathScheme, layout: Layout, number: int) 
 def _flow(model: SolvedModel) -> dict[str, Any]:
     term, tableau, steps = model.flow(), as_solver(model.solver), model.steps
     assert isinstance(steps, AtKnots | FixedSteps)
+    assert isinstance(tableau, Tableau)  # checked by `checked_model`
     if tableau.stages > most_stages():
         raise UnknownPartError(f"{tableau.name} has more than {most_stages()} stages")
     program = None

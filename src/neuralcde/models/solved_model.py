@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ..paths import ControlPath
 from ..series import IrregularSeries
-from ..solve import AtKnots, Gradient, Jump, Solution, Steps, Tableau, Term, solve
+from ..solve import AtKnots, Gradient, Jump, Solution, Solver, Steps, Term, solve
 from .initial_state import Initial
 from .path_model import PathModel
 from .trajectory import Trajectory
@@ -36,7 +36,7 @@ class SolvedModel(PathModel):
         *,
         hidden: int,
         initial: Initial,
-        solver: str | Tableau = "rk4",
+        solver: str | Solver = "rk4",
         steps: Steps | None = None,
         gradient: str | Gradient = "checkpoint",
         **options: Any,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ from ..series.row_scaling import RowScaling
 from ..series.row_statistics import RowStatistics
 from ..solve import AtKnots, FixedSteps
 from ..solve.solvers import as_solver
-from ..solve.step import Place, runge_kutta, time_bounds
+from ..solve.step import Place, time_bounds
 from .jump_model import JumpModel
 from .native_stepper import native_program
 from .path_model import PathModel
@@ -281,7 +282,7 @@ class Stepper:
         term = model.flow()
         if term is None:
             return z
-        tableau, dtype = as_solver(model.solver), z.dtype
+        solver, dtype = as_solver(model.solver), z.dtype
         times = torch.stack([gap.earlier, gap.before.time, gap.after.time], dim=1)[:, -1 - scheme.memory :]
         rows = torch.cat([window.flip(1), now[:, None]], dim=1)
         pieces = scheme.gap(times, rows, self._roles(model))
@@ -301,7 +302,7 @@ class Stepper:
                     (duration * length).to(dtype)[:, None],
                     *time_bounds(begin, begin + duration * length, dtype),
                 )
-                end = runge_kutta(tableau, lambda k, y, at=at: at.increment(term, tableau.c[k], y), z).end  # type: ignore[misc]
+                end = solver.step(functools.partial(at.increment, term), z)
                 z = end if isinstance(model.steps, AtKnots) else torch.where((number < counts)[:, None], end, z)
         return z
 

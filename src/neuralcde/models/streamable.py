@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ..contracts import ArgumentError
 from ..paths import PathScheme
-from ..solve import Adaptive, FixedSteps
+from ..solve import Adaptive, FixedSteps, Tableau
+from ..solve.solvers import as_solver
 from .initial_state import InitialState
 from .jump_model import JumpModel
 from .path_model import PathModel
@@ -22,6 +23,8 @@ def checked_model(model: PathModel) -> SolvedModel:
         why = "it computes its states from whole series; subclass SolvedModel"
     elif isinstance(model.steps, Adaptive):
         why = "adaptive steps depend on the steps before them; use steps=AtKnots()"
+    elif not isinstance(as_solver(model.solver), Tableau):
+        why = f"solver={as_solver(model.solver).name!r} carries more than the state from row to row; use a Tableau"
     elif kind.forward is not PathModel.forward or kind.features is not PathModel.features:
         why = "it defines forward or features; define with_values"
     elif type(model).jump not in (SolvedModel.jump, JumpModel.jump) or not isinstance(model.initial, InitialState):

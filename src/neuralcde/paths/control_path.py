@@ -17,6 +17,7 @@ from .pieces import piece_offsets
 Side = Literal["left", "right"]
 Causality = Literal["none", "knots", "everywhere"]
 Times = Tensor | NDArray[Any] | float | Sequence[Any]  # a number, (k,) or (series, k)
+Ends = Tensor | NDArray[Any] | float | Sequence[float]  # a number, or (series,)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -172,6 +173,46 @@ class ControlPath:
         pieces, _ = ragged.select(self.piece_offsets, chosen)
         coefficients = ragged.take(self.coefficients, pieces)
         return dataclasses.replace(self, series=self.series.at(chosen), coefficients=coefficients)
+
+    def restrict(self, start: Ends | None = None, end: Ends | None = None) -> ControlPath:
+        """The paths on a part of their intervals, on which a solve then runs: z from `start` to `end`.
+
+        X is the same function there: its pieces are cut, not interpolated again. Differentiable in the coefficients, in
+        the knots, in `start` and in `end`.
+
+        Parameters
+        ----------
+        start, end
+            One time for all series, or one per series; None for the first or last time of each series.
+
+        Returns
+        -------
+        ControlPath
+            Its rows are those of the series from `start` to `end`. Where an end is not at a row, a row without any
+            observation is added there. A model with jumps has them at the rows of the part: at an end that is at a row
+            too, but not at added rows, and gaps since the last observation begin anew.
+
+        Raises
+        ------
+        ValueError
+            If a time lies outside its series, or `start` after `end`.
+
+        Notes
+        -----
+        The t that a field is called with counts from the start of the part. A path that looks ahead to the next row
+        between knots (causality `"knots"`) has causality `"none"` if it is cut there.
+
+        Examples
+        --------
+        >>> import neuralcde as nc
+        >>> path = nc.linear(nc.IrregularSeries.from_list([([0.0, 1.0, 3.0], [[0.0], [2.0], [6.0]])]))
+        >>> part = path.restrict(0.5, 2.0)
+        >>> part.knots.tolist(), part.at_rows()[:, 0].tolist()
+        ([0.5, 1.0, 2.0], [1.0, 2.0, 4.0])
+        """
+        from .restriction import restricted  # that module imports this one
+
+        return restricted(self, start, end)
 
     def to(self, target: torch.device | torch.dtype | str) -> ControlPath:
         """The path on another device, or with another dtype."""

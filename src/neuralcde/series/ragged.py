@@ -109,14 +109,25 @@ def take(data: Tensor, rows: slice | Int[Tensor, " rows"]) -> Tensor:
 def last_row_at_or_before(
     times: Float[Tensor, " rows"], offsets: Int[Tensor, " bounds"], t: Float[Tensor, "series k"], *, strict: bool
 ) -> Int[Tensor, "series k"]:
-    """The last row of each series with time <= t (< t if `strict`), or its first row if there is none.
+    """The last row of each series with time <= t (< t if `strict`), or its first row if there is none."""
+    return last_row_among(times, offsets[:-1, None].expand_as(t), offsets[1:, None].expand_as(t), t, strict=strict)
+
+
+def last_row_among(
+    times: Float[Tensor, " rows"],
+    start: Int[Tensor, "*shape"],
+    end: Int[Tensor, "*shape"],
+    t: Float[Tensor, "*shape"],
+    *,
+    strict: bool,
+) -> Int[Tensor, "*shape"]:
+    """The last of the rows `start` to `end - 1` with time <= t (< t if `strict`), or `start` if there is none.
 
     One binary search for all queries at once, without padding; the loop runs over the halvings.
     """
     # Invariant: rows before `low` are at or before t, rows from `high` on are later.
-    start = offsets[:-1, None].expand_as(t)
-    low, high = start, offsets[1:, None].expand_as(t)
-    longest = int(lengths(offsets).max()) if len(offsets) > 1 else 0
+    low, high = start, end
+    longest = int((end - start).max()) if t.numel() else 0
     for _ in range(longest.bit_length()):
         searching = low < high
         middle = (low + high) // 2

@@ -6,6 +6,8 @@ from .gradients import Backsolve as Backsolve
 from .gradients import Checkpoint as Checkpoint
 from .gradients import Gradient as Gradient
 from .gradients import Reversible as Reversible
+from .logsignature import logsignature as logsignature
+from .logsignature import logsignature_windows as logsignature_windows
 from .signature import signature as signature
 from .solution import Solution as Solution
 from .solution import SolveError as SolveError
@@ -13,6 +15,7 @@ from .solution import Stats as Stats
 from .solution import Status as Status
 from .solve import solve as solve
 from .solve import solve_cde as solve_cde
+from .solvers import Solver as Solver
 from .solvers import Tableau as Tableau
 from .solvers import solvers as solvers
 from .steps import Adaptive as Adaptive

@@ -13,8 +13,8 @@ from torch import Tensor
 from ..paths import ControlPath
 from ..series import ragged
 from .events import piece_start_rows
-from .solvers import Tableau
-from .step import Place, runge_kutta, time_bounds
+from .solvers.tableau import Tableau, runge_kutta
+from .step import Place, time_bounds
 from .steps import Adaptive, Grid
 from .terms import Jump, Term
 

@@ -184,7 +184,7 @@ def _pull_back_jump(problem: Problem, before: Tensor, row: Tensor, a: Tensor, su
     assert problem.jump is not None
     with torch.enable_grad():
         z, x = before.detach().requires_grad_(), problem.jump.inputs.detach()[row].requires_grad_()
-        after = sums.call(problem.jump.cell, z, x)
+        after = sums.call(problem.jump.after, z, x)
     leaves = [z, x, *sums.leaves]
     check_known(after, leaves)
     to_z, to_x, *rest = torch.autograd.grad(after, leaves, a, allow_unused=True)
@@ -224,7 +224,7 @@ def _back_over(
         # A step whose result is not finite is rejected, unless the state was not finite before: no step can help it
         # then.
         ratio = torch.where(ratio.isfinite() | ~old.isfinite().all(1), ratio.nan_to_num(0.0), torch.inf)
-        factor = step_factor(ratio, problem.tableau.order)
+        factor = step_factor(ratio, problem.solver.order)
         size[going] = share * factor
         good = ratio <= 1
         done = going[good]

@@ -10,7 +10,8 @@ from ..engine import transformed
 from ..fields import LowRankField, MLPField
 from ..paths import ControlPath
 from ..series import ragged
-from .solvers import Tableau
+from .gradients import Backsolve, Gradient, Reversible
+from .solvers import Solver, Tableau
 from .steps import Adaptive, Steps
 from .terms import Jump, Term
 
@@ -75,21 +76,23 @@ def check_choices(steps: object, save: object) -> None:
         raise ValueError(f'save={save!r} is not "last", "knots", "dense" or a tensor of times.')
 
 
-def check_adaptive(tableau: Tableau, steps: Steps) -> None:
-    """Raise `ValueError` if adaptive steps are asked for and the solver cannot estimate its error."""
-    if isinstance(steps, Adaptive) and not tableau.b_error:
-        raise ValueError(f"Adaptive needs a solver with an error estimate (dopri5, tsit5), got {tableau.name!r}.")
-
-
-def check_reversible(tableau: Tableau, steps: Steps) -> None:
-    """Raise `ValueError` unless steps of the solver can be undone by steps backwards in time."""
-    if not tableau.reversible:
+def check_solver(solver: Solver, steps: Steps, method: Gradient) -> None:
+    """Raise `ValueError` if the solver does not support these steps or this gradient."""
+    reverses = isinstance(method, Reversible)
+    if reverses and not solver.reversible:
         raise ValueError(
-            f'gradient="reversible" needs a solver whose steps can be undone, such as "ees25", got {tableau.name!r}; '
-            'use gradient="checkpoint" with it.'
+            'gradient="reversible" needs a solver whose steps can be undone, "ees25" or "reversible_heun", got '
+            f'{solver.name!r}; use gradient="checkpoint" with it.'
         )
-    if isinstance(steps, Adaptive):
+    if reverses and isinstance(steps, Adaptive):
         raise ValueError('gradient="reversible" needs fixed steps; use gradient="checkpoint" with Adaptive.')
+    if isinstance(steps, Adaptive) and not (isinstance(solver, Tableau) and solver.b_error):
+        raise ValueError(f"Adaptive needs a solver with an error estimate (dopri5, tsit5), got {solver.name!r}.")
+    if isinstance(method, Backsolve) and not isinstance(solver, Tableau):
+        raise ValueError(
+            f'gradient="backsolve" needs a Runge-Kutta method, got {solver.name!r}; use gradient="reversible" or '
+            '"checkpoint" with it.'
+        )
 
 
 def _check_field(field: MLPField | LowRankField, z0: Tensor, path: ControlPath) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..fields import VectorField, as_field
 from ..paths import ControlPath
 from .solve import solve_cde
-from .solvers import Tableau
+from .solvers import Solver
 from .steps import Steps
 
 
@@ -21,7 +21,7 @@ def channel_contributions(
     field: VectorField | Callable[..., Any],
     z0: Float[Tensor, "series hidden"],
     *,
-    solver: str | Tableau = "rk4",
+    solver: str | Solver = "rk4",
     steps: Steps | None = None,
 ) -> Float[Tensor, "rows channels hidden"]:
     r"""What each channel of the path moved the state by, in each gap between two rows.

@@ -47,11 +47,11 @@ class Backsolve:
 
 @dataclass(frozen=True)
 class Reversible:
-    """Gradients of the discretised solve with hardly any memory, for solvers whose steps can be undone ("ees25").
+    """Gradients of the discretised solve with hardly any memory, for solvers whose steps can be undone.
 
     The backward pass undoes each step by a step of the same method backwards in time, which gives the state at its
-    start (for EES(2,5) up to an error of order 6), and then differentiates it like `Checkpoint`. Every `every`-th state
-    is stored, so that errors do not add up. Fixed steps only.
+    start: with "ees25" up to an error of order 6, with "reversible_heun" up to rounding. It then differentiates it like
+    `Checkpoint`. Every `every`-th state is stored, so that errors do not add up. Fixed steps only.
     """
 
     every: int = 1000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -13,8 +14,8 @@ from ..series import ragged
 from .events import Events, Saved
 from .gradients import Backprop, Checkpoint
 from .parameter_snapshot import ParameterSnapshot
-from .solvers import Tableau
-from .step import Place, runge_kutta, time_bounds
+from .solvers import Solver
+from .step import Place, time_bounds
 from .terms import Jump, Term
 
 
@@ -26,19 +27,19 @@ class Problem:
     ----------
     term, jump
         The flow between observations and the jump at observations; at most one is None.
-    tableau
-        The Runge-Kutta method.
+    solver
+        The method that takes the steps.
     coefficients, start
         Coefficients of the path's pieces, and the time at which each series starts.
     z0
-        Initial states.
+        Initial states, with whatever else the solver carries.
     events, saved
         The steps and jumps of every series, and the events whose states are saved.
     """
 
     term: Term | None
     jump: Jump | None
-    tableau: Tableau
+    solver: Solver
     coefficients: Float[Tensor, "pieces powers channels"]
     start: Float[Tensor, "series"]
     z0: Float[Tensor, "series hidden"]
@@ -65,10 +66,10 @@ class Problem:
 def step(
     problem: Problem, z: Float[Tensor, "batch hidden"], at: Int[Tensor, "batch"], series: Int[Tensor, "batch"]
 ) -> Float[Tensor, "batch hidden"]:
-    """The states after one Runge-Kutta step of the events `at`."""
-    term, nodes, place = problem.term, problem.tableau.c, problem.place(at, series)
+    """The states after the steps of the events `at`."""
+    term, place = problem.term, problem.place(at, series)
     assert term is not None
-    return runge_kutta(problem.tableau, lambda stage, y: place.increment(term, nodes[stage], y), z).end
+    return problem.solver.step(functools.partial(place.increment, term), z)
 
 
 def solve_plainly(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,8 @@ from torch import Tensor
 
 from .loop import Problem
 from .parameter_snapshot import ModuleBundle
-from .step import Place, runge_kutta, time_bounds
+from .solvers.tableau import Tableau, runge_kutta
+from .step import Place, time_bounds
 
 
 class Sums:
@@ -107,8 +109,9 @@ def reverse_step(
     parameters, summed with the weights of the stages, are the integrals of the adjoint method. If `adding`, they are
     added to `sums`. Otherwise the step is only tried, and its error is estimated.
     """
-    term, events, tableau, dtype = problem.term, problem.events, problem.tableau, z.dtype
+    term, events, tableau, dtype = problem.term, problem.events, problem.solver, z.dtype
     assert term is not None
+    assert isinstance(tableau, Tableau)
     piece, start = events.piece[at], events.start[at]
     times = torch.stack([events.time[at] - problem.start.detach()[series], events.length[at], events.duration[at]])
     coefficients = problem.coefficients.detach()[piece]
@@ -154,7 +157,7 @@ def undo_step(
 
     The step is then taken again from that state, and the adjoint goes through it by its vector-Jacobian product.
     """
-    term, events, tableau, dtype = problem.term, problem.events, problem.tableau, z.dtype
+    term, events, solver, dtype = problem.term, problem.events, problem.solver, z.dtype
     assert term is not None
     going = (events.piece[at] >= 0).nonzero()[:, 0]
     if len(going) == 0:
@@ -174,12 +177,12 @@ def undo_step(
 
     back = place(coefficients, times, -1)
     with torch.no_grad():
-        before = runge_kutta(tableau, lambda s, y: sums.call(back.increment, term, tableau.c[s], y), z[going]).end
+        before = solver.step(functools.partial(sums.call, back.increment, term), z[going])
         before = torch.where(known[going].isnan(), before, known[going])
     with torch.enable_grad():
         y, pieces, leaf = (part.detach().requires_grad_() for part in (before, coefficients, times))
         there = place(pieces, leaf, 1)
-        end = runge_kutta(tableau, lambda s, y: sums.call(there.increment, term, tableau.c[s], y), y).end
+        end = solver.step(functools.partial(sums.call, there.increment, term), y)
     leaves = [y, pieces, leaf, *sums.leaves]
     check_known(end, leaves)
     to_y, *rest = torch.autograd.grad(end, leaves, a[going], allow_unused=True)

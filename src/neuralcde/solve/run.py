@@ -24,7 +24,7 @@ from .backsolve import solve_with_adjoint
 from .events import KnotEvents
 from .gradients import Backprop, Backsolve, Checkpoint, Gradient, Reversible
 from .loop import Problem, solve_plainly
-from .solvers import Tableau
+from .solvers import Solver, Tableau
 from .steps import Steps
 from .terms import Jump, Term
 
@@ -91,10 +91,11 @@ def _forward_only(problem: Problem) -> tuple[Tensor, Tensor]:
 def _natively(
     problem: Problem, programs: Programs, every: int, event_states: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
+    assert isinstance(problem.solver, Tableau)
     native = NativeProblem(
         *programs,
         drive="increment" if problem.term is None else problem.term.driven_by,
-        tableau=problem.tableau.columns(),
+        tableau=problem.solver.columns(),
         events=problem.events.columns(),
         saved_offsets=problem.saved.offsets,
         saved_event=problem.saved.event,
@@ -115,10 +116,10 @@ def _programs_for_events(problem: Problem) -> Programs | str:
         return "the times require gradients"
     if term is not None and not isinstance(events, KnotEvents) and events.length.requires_grad:
         return "the times require gradients"
-    return programs_of(term, problem.jump, problem.tableau, problem.z0, problem.coefficients.shape[2])
+    return programs_of(term, problem.jump, problem.solver, problem.z0, problem.coefficients.shape[2])
 
 
-def programs_of(term: Term | None, jump: Jump | None, tableau: Tableau, z0: Tensor, channels: int) -> Programs | str:
+def programs_of(term: Term | None, jump: Jump | None, solver: Solver, z0: Tensor, channels: int) -> Programs | str:
     """The programs of term and jump, or the reason why there are none."""
     if os.environ.get("NEURALCDE_ENGINE", "") == "torch":
         return "NEURALCDE_ENGINE=torch"
@@ -130,8 +131,10 @@ def programs_of(term: Term | None, jump: Jump | None, tableau: Tableau, z0: Tens
         return "inside a torch.func transform, or in forward mode"
     if z0.dtype not in (torch.float32, torch.float64):
         return f"the state is {z0.dtype}"
-    if len(tableau.a) > most_stages():
-        return f"{tableau.name} has more than {most_stages()} stages"
+    if not isinstance(solver, Tableau):
+        return f"{solver.name} is not a Runge-Kutta method"
+    if len(solver.a) > most_stages():
+        return f"{solver.name} has more than {most_stages()} stages"
     flow = None if term is None else _program(term.field, z0, channels)
     if isinstance(flow, str):
         return flow

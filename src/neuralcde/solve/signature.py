@@ -9,12 +9,12 @@ from ..fields import SignatureField
 from ..paths import ControlPath
 from .picard import picard
 from .solve import solve_cde
-from .solvers import Tableau, as_solver, dopri5
+from .solvers import Solver, as_solver, dopri5
 from .steps import AtKnots, Steps
 
 
 def signature(
-    path: ControlPath, depth: int, *, solver: str | Tableau | None = None, steps: Steps | None = None
+    path: ControlPath, depth: int, *, solver: str | Solver | None = None, steps: Steps | None = None
 ) -> Float[Tensor, "series words"]:
     r"""The signature of every path up to `depth`: iterated integrals over words of at most `depth` channels.
 
@@ -73,10 +73,10 @@ def signature(
             f"path must be a ControlPath, got {type(path).__name__}; build one with e.g. nc.linear(series)."
         )
     field = SignatureField(path.channels, depth)
-    if solver is None:
-        tableau = dopri5 if path.degree == 1 and depth <= dopri5.order else picard(path.degree, depth)
+    if solver is not None:
+        chosen = as_solver(solver)
     else:
-        tableau = as_solver(solver)
+        chosen = dopri5 if path.degree == 1 and depth <= dopri5.order else picard(path.degree, depth)
     start = path.coefficients.new_zeros(len(path), field.hidden)
     start[:, 0] = 1.0
-    return solve_cde(path, field, start, solver=tableau, steps=steps or AtKnots()).last[:, 1:]
+    return solve_cde(path, field, start, solver=chosen, steps=steps or AtKnots()).last[:, 1:]

@@ -14,17 +14,17 @@ from ..fields import VectorField, as_field
 from ..paths import ControlPath
 from ..series import ragged
 from .asked_states import Save, saved_events, slopes_at_times, states_at_times
-from .checks import check_adaptive, check_choices, check_problem, check_reversible, has_failures
+from .checks import check_choices, check_problem, check_solver, has_failures
 from .events import events_of, knot_events
 from .gradients import Backsolve, Checkpoint, Gradient, Reversible, as_gradient
 from .loop import Problem
 from .not_compiled import not_compiled
 from .run import Run
 from .solution import Solution, SolveError, Stats, Status
-from .solvers import Tableau, as_solver
+from .solvers import Solver, Tableau, as_solver
 from .step_memory import kept_bytes
 from .steps import Adaptive, AtKnots, Steps, fixed_grid
-from .terms import ControlTerm, Jump, Term
+from .terms import ControlTerm, Jump, RestartingJump, Term
 from .walked_solution import walked_solution
 from .walks import Walker
 
@@ -34,7 +34,7 @@ def solve_cde(
     field: VectorField | Callable[..., Any],
     z0: Float[Tensor, "series hidden"],
     *,
-    solver: str | Tableau = "rk4",
+    solver: str | Solver = "rk4",
     steps: Steps | None = None,
     gradient: str | Gradient = "checkpoint",
     save: Save = "last",
@@ -50,14 +50,14 @@ def solve_cde(
     Parameters
     ----------
     path
-        The control X, a batch of paths.
+        The control X, a batch of paths. To solve on a part of their intervals, pass `path.restrict(start, end)`.
     field
         f: a `VectorField`, any function or module f(t, z) -> (batch, hidden, channels), or an `nn.Sequential` of z.
     z0
         Initial states.
     solver
-        "euler", "midpoint", "heun", "ralston", "rk4" (the 3/8 rule), "dopri5", "tsit5", "ees25", or a
-        `Tableau`.
+        "euler", "midpoint", "heun", "ralston", "rk4" (the 3/8 rule), "dopri5", "tsit5", "ees25", "reversible_heun", or
+        a `Tableau`.
     steps
         `AtKnots(substeps=1)` (default), `FixedSteps(size)`, or `Adaptive(rtol, atol, max_steps)`.
     gradient
@@ -117,7 +117,7 @@ def solve(
     *,
     flow: Term | None = None,
     jump: Jump | None = None,
-    solver: str | Tableau = "rk4",
+    solver: str | Solver = "rk4",
     steps: Steps | None = None,
     gradient: str | Gradient = "checkpoint",
     save: Save = "last",
@@ -142,19 +142,18 @@ def solve(
     start
         The time from which the t of a field counts; None for the first time of each path. `Adaptive` does not use it.
     """
-    tableau, method = as_solver(solver), as_gradient(gradient)
+    chosen, method = as_solver(solver), as_gradient(gradient)
     steps = AtKnots() if steps is None else steps
     check_problem(path, z0, flow, jump)
     check_choices(steps, save)
-    if flow is not None and isinstance(method, Reversible):
-        check_reversible(tableau, steps)
     if flow is not None:
-        check_adaptive(tableau, steps)
+        check_solver(chosen, steps, method)
     rows = None if jump is None else jump.rows
     walk, known = None, None
-    if flow is not None and (isinstance(steps, Adaptive) or isinstance(method, Backsolve | Reversible)):
+    walks = isinstance(steps, Adaptive) or isinstance(method, Backsolve | Reversible)
+    if flow is not None and walks and isinstance(chosen, Tableau):
         every = method.every if isinstance(method, Reversible) else 0
-        walker = Walker(path, flow, jump, z0, tableau, steps, every)
+        walker = Walker(path, flow, jump, z0, chosen, steps, every)
         solution = None if error else walked_solution(walker, method, save)
         if solution is not None:
             _raise_if(throw, solution.statuses, solution.reached, path, steps)
@@ -162,6 +161,10 @@ def solve(
         if isinstance(steps, Adaptive):
             walk = walker.walk(walker.programs, at_rows=False, before_jumps=False, keep_steps=True)
             known = walk.states
+    # What the solver carries from step to step: the state first, for most solvers nothing else.
+    hidden, carried = z0.shape[1], z0 if flow is None else chosen.carry(z0)
+    if jump is not None and carried is not z0:
+        jump = RestartingJump(jump.cell, jump.inputs, jump.rows, chosen.carry, hidden)
     grid, simple = None, None
     if walk is not None:
         grid = walk.grid
@@ -169,8 +172,8 @@ def solve(
         assert not isinstance(steps, Adaptive)
         simple = knot_events(path, rows) if steps == AtKnots() and not error else None
         if simple is None:
-            every = method.every if isinstance(method, Checkpoint) else 1
-            grid = fixed_grid(path, steps, state_bytes=kept_bytes(z0, every))
+            every = method.every if isinstance(method, Checkpoint | Reversible) else 1
+            grid = fixed_grid(path, steps, state_bytes=kept_bytes(carried, every))
 
     # The gradient treats the steps as given, so the solve itself runs on a fixed grid, however that was found.
     run = Run(method, steps)
@@ -178,10 +181,11 @@ def solve(
     events, reached = events_of(path, grid, rows, finished) if simple is None else (simple, None)
     saved = saved_events(events, reached, save, path)
     start = path.knots.index_select(0, path.series.offsets[:-1]) if start is None else start
-    problem = Problem(flow, jump, tableau, path.coefficients, start, z0, events, saved)
+    problem = Problem(flow, jump, chosen, path.coefficients, start, carried, events, saved)
     states, failed, engine, evaluated = run(problem, known)
 
     last = states if isinstance(save, str) and save == "last" else states[saved.offsets[1:] - 1]
+    last = last[:, :hidden]
     ended = events.time.detach().index_select(0, events.offsets[1:] - 1)
     statuses = torch.zeros_like(failed) if walk is None else walk.statuses(path)
     if walk is not None or has_failures(failed):
@@ -194,10 +198,10 @@ def solve(
         finer, reach = events_of(path, grid.halved(), rows, finished)
         ends = saved_events(finer, reach, "last", path)
         with torch.no_grad():
-            fine = run(dataclasses.replace(problem, z0=z0.detach(), events=finer, saved=ends)).states
-        estimate = (fine - last.detach()).abs().amax(1) * 2**tableau.order / (2**tableau.order - 1)
+            fine = run(dataclasses.replace(problem, z0=carried.detach(), events=finer, saved=ends)).states
+        estimate = (fine[:, :hidden] - last.detach()).abs().amax(1) * 2**chosen.order / (2**chosen.order - 1)
     accepted = events.counts - 1 if flow is not None else torch.zeros_like(events.counts)
-    cost = accepted * (tableau.stages if evaluated else 0)
+    cost = accepted * (chosen.stages if evaluated else 0)
     stats = Stats(
         evaluations=cost if walk is None else cost + walk.evaluations,
         accepted=accepted,
@@ -207,19 +211,20 @@ def solve(
     )
     solution = Solution(path, last, stats, statuses, ended)
     if isinstance(save, Tensor):
-        return dataclasses.replace(solution, at_times=states_at_times(run, problem, path, states, save, dense=False))
+        at_times = states_at_times(run, problem, path, states, save, dense=False)
+        return dataclasses.replace(solution, at_times=at_times[..., :hidden])
     if save == "knots":
-        return dataclasses.replace(solution, states_at_knots=states)
+        return dataclasses.replace(solution, states_at_knots=states[:, :hidden])
     if save == "dense":
         at_rows = saved_events(events, reached, "knots", path)
         first = events.offsets[:-1][ragged.series_of_rows(at_rows.offsets)]
 
         def dense(t: Tensor) -> Tensor:
-            return states_at_times(run, problem, path, states, t, dense=True)
+            return states_at_times(run, problem, path, states, t, dense=True)[..., :hidden]
 
         return dataclasses.replace(
             solution,
-            states_at_knots=states[first + at_rows.event],
+            states_at_knots=states[first + at_rows.event, :hidden],
             dense=dense,
             slope=lambda t: slopes_at_times(problem, path, dense(t), t),
             step_times=events.time,

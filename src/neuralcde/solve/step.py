@@ -1,20 +1,17 @@
-"""One Runge-Kutta step in plain torch.
+"""Where a step lies: the piece and the part of it that a step of a solver covers, and the increments there.
 
-Fixed grids, adaptive grids, partial steps to requested times and the reverse steps of the adjoint all use this step.
-They differ in where the step lies, and in how the increment is computed.
+Fixed grids, adaptive grids, partial steps to requested times and the reverse steps of the adjoint differ in nothing
+else.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .solvers import Tableau
 from .terms import Term
 
 
@@ -62,52 +59,3 @@ def time_bounds(
     """The bounds `earliest` and `latest` of steps from `low` to `high`; equal for steps of no duration."""
     earliest, end = low.detach().to(dtype), high.detach().to(dtype)
     return earliest, torch.maximum(earliest, torch.nextafter(end, torch.full_like(end, -torch.inf)))
-
-
-class Stepped(NamedTuple):
-    """Result of a step: the state at its end, the increments of its stages, and the error estimate if requested."""
-
-    end: Tensor
-    stages: list[Tensor]
-    error: Tensor | None
-
-
-def runge_kutta(
-    tableau: Tableau,
-    increment: Callable[[int, Float[Tensor, "batch numbers"]], Float[Tensor, "batch numbers"]],
-    state: Float[Tensor, "batch numbers"],
-    *,
-    with_error: bool = False,
-) -> Stepped:
-    r"""One Runge-Kutta step: $k_i = \mathrm{increment}(i, z + \sum_j a_{ij} k_j)$, then $z + \sum_i b_i k_i$.
-
-    Parameters
-    ----------
-    tableau
-        The method.
-    increment
-        Function of the stage number and the state at that stage; returns the increment over the whole step.
-    state
-        The state at the start of the step.
-    with_error
-        Whether to estimate the error, as the difference to the embedded method. This evaluates its extra stages too.
-    """
-    stages: list[Tensor] = []
-    for stage in range(len(tableau.a) if with_error else tableau.stages):
-        stages.append(increment(stage, _plus(state, tableau.a[stage], stages)))
-    error = _weighted_sum(tableau.b_error, stages) if with_error else None
-    return Stepped(_plus(state, tableau.b, stages), stages, error)
-
-
-def _weighted_sum(weights: Sequence[float], stages: Sequence[Tensor]) -> Tensor | None:
-    """The weighted sum of the stages; None if all weights are 0. There may be more stages than weights.
-
-    (b has no weight for a stage that only the error estimate uses.)
-    """
-    parts = [weight * k for weight, k in zip(weights, stages, strict=False) if weight != 0]
-    return functools.reduce(torch.add, parts) if parts else None
-
-
-def _plus(state: Tensor, weights: Sequence[float], stages: Sequence[Tensor]) -> Tensor:
-    total = _weighted_sum(weights, stages)
-    return state if total is None else state + total

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -150,3 +151,25 @@ class Jump:
         """The states after the update with these inputs."""
         after: Tensor = self.cell(z, inputs)
         return after
+
+
+@dataclass(frozen=True, eq=False)
+class RestartingJump(Jump):
+    """A jump for a solver that carries more than the state: the state jumps, and the solver starts again from there.
+
+    Parameters
+    ----------
+    carry
+        What the solver carries where it starts, as in `Solver`.
+    hidden
+        Size of the state, which comes first.
+    """
+
+    carry: Callable[[Tensor], Tensor]
+    hidden: int
+
+    def after(
+        self, z: Float[Tensor, "batch carried"], inputs: Float[Tensor, "batch features"]
+    ) -> Float[Tensor, "batch carried"]:
+        """What the solver carries after the update with these inputs."""
+        return self.carry(super().after(z[:, : self.hidden], inputs))

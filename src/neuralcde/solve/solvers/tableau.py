@@ -1,21 +1,24 @@
-"""Butcher tableaux of explicit Runge-Kutta methods."""
+"""Explicit Runge-Kutta methods: their Butcher tableaux, and one step in plain torch."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from ...contracts import plain
 from ...engine import TableauColumns
+from .solver import Increment, Solver
 
 
 @dataclass(frozen=True)
-class Tableau:
+class Tableau(Solver):
     r"""Explicit Runge-Kutta method: stages $k_i = g(t + c_i h, z + h \sum_j a_{ij} k_j)$, then $z + h \sum_i b_i k_i$.
 
     Parameters
@@ -83,6 +86,10 @@ class Tableau:
         """Whether the last stage is evaluated at the end of the step, and so is the first stage of the next step."""
         return len(self.a) == len(self.b) + 1 and self.a[-1] == self.b and self.c[-1] == 1
 
+    def step(self, increment: Increment, state: Float[Tensor, "batch hidden"]) -> Float[Tensor, "batch hidden"]:
+        """The state after one step."""
+        return runge_kutta(self, lambda stage, y: increment(self.c[stage], y), state).end
+
     @functools.cache  # noqa: B019 (there are few tableaux, and they live as long as the process)
     def columns(self, *, with_error: bool = False) -> TableauColumns:
         """The tableau as the native engine reads it, with or without the stages that only the error estimate uses."""
@@ -96,3 +103,52 @@ class Tableau:
         return TableauColumns(
             a, b, c, b_error if estimates else None, self.order, with_error and self.first_same_as_last
         )
+
+
+class Stepped(NamedTuple):
+    """Result of a step: the state at its end, the increments of its stages, and the error estimate if requested."""
+
+    end: Tensor
+    stages: list[Tensor]
+    error: Tensor | None
+
+
+def runge_kutta(
+    tableau: Tableau,
+    increment: Callable[[int, Float[Tensor, "batch numbers"]], Float[Tensor, "batch numbers"]],
+    state: Float[Tensor, "batch numbers"],
+    *,
+    with_error: bool = False,
+) -> Stepped:
+    r"""One Runge-Kutta step: $k_i = \mathrm{increment}(i, z + \sum_j a_{ij} k_j)$, then $z + \sum_i b_i k_i$.
+
+    Parameters
+    ----------
+    tableau
+        The method.
+    increment
+        Function of the stage number and the state at that stage; returns the increment over the whole step.
+    state
+        The state at the start of the step.
+    with_error
+        Whether to estimate the error, as the difference to the embedded method. This evaluates its extra stages too.
+    """
+    stages: list[Tensor] = []
+    for stage in range(len(tableau.a) if with_error else tableau.stages):
+        stages.append(increment(stage, _plus(state, tableau.a[stage], stages)))
+    error = _weighted_sum(tableau.b_error, stages) if with_error else None
+    return Stepped(_plus(state, tableau.b, stages), stages, error)
+
+
+def _weighted_sum(weights: Sequence[float], stages: Sequence[Tensor]) -> Tensor | None:
+    """The weighted sum of the stages; None if all weights are 0. There may be more stages than weights.
+
+    (b has no weight for a stage that only the error estimate uses.)
+    """
+    parts = [weight * k for weight, k in zip(weights, stages, strict=False) if weight != 0]
+    return functools.reduce(torch.add, parts) if parts else None
+
+
+def _plus(state: Tensor, weights: Sequence[float], stages: Sequence[Tensor]) -> Tensor:
+    total = _weighted_sum(weights, stages)
+    return state if total is None else state + total
