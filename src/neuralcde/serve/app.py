@@ -143,7 +143,7 @@ def make_app(service: Service, *, token: str | None = None) -> FastAPI:
         if token is not None and not _authorised(request, token):
             return _json({"detail": "send the header Authorization: Bearer TOKEN."}, 401)
         metrics.repeated, metrics.expired = service.repeated, service.expired
-        return PlainTextResponse(metrics.text(service.gauges()))
+        return PlainTextResponse(metrics.text(service.gauges(), service.streams.far_values))
 
     return app
 
