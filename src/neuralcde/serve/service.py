@@ -74,7 +74,7 @@ class Service:
         self.reader = RowReader(estimator.preparation_)
         self.log = PushLog(folder)
         self.touched: dict[Hashable, float] = {}  # wall time of the last push of each stream, oldest first
-        self.repeated = self.expired = 0
+        self.rows = self.repeated = self.expired = 0
         self.opened = self._compacting = False
 
     # ---- start and end ----
@@ -161,6 +161,7 @@ class Service:
                 await self.log.durable()
             else:
                 now = time.time()
+                self.rows += 1
                 self._touch(id, now)
                 await self.log.append(
                     {"op": "push", "id": id, "t": t, "values": values, "static": static, "at": round(now, 3)}
