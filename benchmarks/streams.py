@@ -1,6 +1,6 @@
 """Streams and the service: time of a step, of many streams, of a push; load, kills and malformed requests.
 
-python -m benchmarks streams [steps|service|kills|malformed]
+python -m benchmarks streams [steps|service|kills|malformed|exported]
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ QUICK = {"max_epochs": 1, "random_state": 0, "validation_fraction": 0, "encoder"
 
 
 def main(chosen: list[str]) -> None:
-    tables = {"steps": steps, "service": service, "kills": kills, "malformed": malformed}
+    tables = {"steps": steps, "service": service, "kills": kills, "malformed": malformed, "exported": exported}
     for name in chosen or tables:
         save("streams", {name: tables[name]()})
 
@@ -228,4 +228,35 @@ def malformed(count: int = 100_000) -> list[dict[str, object]]:
     found: list[dict[str, object]] = [{"status": status, "answers": n} for status, n in sorted(statuses.items())]
     show(f"{count:,} malformed requests", found)
     assert not any(status.startswith("5") for status in statuses)
+    return found
+
+
+def exported() -> list[dict[str, object]]:
+    """The exported step in onnxruntime: its largest difference from `Streams`, over whole series."""
+    import onnxruntime
+
+    rng, found, names = np.random.default_rng(0), [], ("x0", "x1", "x2")
+    X, later = rng.normal(size=(80, 8, 3)), rng.normal(size=(40, 12, 3))
+    for values in (X, later):
+        values[rng.random(values.shape) < 0.5] = np.nan
+    times = rng.uniform(0.2, 3.0, (40, 12)).cumsum(1)
+    for kind in ("neural_cde", "gru_dt", "gru_d", "ode_rnn"):  # the steps of gru_ode depend on the gap
+        for path in ("linear", "hermite", "rectilinear"):
+            for options in ({}, {"encoder": "mlp", "readout": "summary"})[: 2 if kind == "neural_cde" else 1]:
+                quick = {"max_epochs": 1, "random_state": 0, "validation_fraction": 0}
+                clf = nc.NeuralCDEClassifier(model=kind, path=path, **quick, **options).fit(X, np.arange(80) % 3)
+                with tempfile.TemporaryDirectory() as folder:
+                    clf.export_stream(folder)
+                    files = (Path(folder) / f"{name}.onnx" for name in ("update", "output"))
+                    update, output = (onnxruntime.InferenceSession(file) for file in files)
+                streams, start, worst = clf.stream(), clf.stream().start(), 0.0
+                real, double = (part.repeat(40, 1).numpy() for part in (start.real, start.double))
+                for k in range(12):
+                    t, x = times[:, k].copy(), later[:, k].copy()
+                    real, double = update.run(None, {"real": real, "double": double, "t": t, "x": x})
+                    given = output.run(None, {"real": real, "double": double})[0]
+                    ours = [streams.add(id, t[id], dict(zip(names, x[id], strict=True))).outputs for id in range(40)]
+                    worst = max(worst, float(np.abs(given - torch.cat(ours).numpy()).max()))
+                found.append({"model": kind, "path": path, "encoder": bool(options), "largest difference": worst})
+    show("The exported step in onnxruntime, raw outputs", found)
     return found

@@ -90,7 +90,7 @@ def test_others_are_told_apart_from_this_machine():
         "localhost": True,
         "0.0.0.0": False,
         "10.0.0.7": False,
-        "ward.example": False,
+        "ward.org": False,
     }
     assert {host: is_loopback(host) for host in hosts} == hosts
     assert inspect.signature(serve).parameters["host"].default == "127.0.0.1"

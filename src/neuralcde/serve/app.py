@@ -171,7 +171,7 @@ def make_app(service: Service, *, token: str | None = None) -> FastAPI:
         if token is not None and not _authorised(request, token):
             return _json({"detail": "send the header Authorization: Bearer TOKEN."}, 401)
         metrics.rows, metrics.repeated, metrics.expired = service.rows, service.repeated, service.expired
-        return PlainTextResponse(metrics.text(service.gauges(), service.streams.far_values))
+        return PlainTextResponse(metrics.text(service.gauges(), service.far_values()))
 
     return app
 

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import time
 import warnings
+from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +76,7 @@ class Service:
         self.log = PushLog(folder)
         self.touched: dict[Hashable, float] = {}  # wall time of the last push of each stream, oldest first
         self.rows = self.repeated = self.expired = 0
+        self._far_in_predictions: Counter[str] = Counter()  # changed by the thread of `predict` alone
         self.opened = self._compacting = False
 
     # ---- start and end ----
@@ -230,7 +232,7 @@ class Service:
         fields(body, "the body", ("rows",), ("static", "at"))
         series = self.series_of(body)
         asked = body.get("at")
-        self.streams.far_values.update(self.estimator.preparation_.scaler.far_values(series).counts)
+        self._far_in_predictions.update(self.estimator.preparation_.scaler.far_values(series).counts)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of far values, which are counted
             try:
@@ -301,6 +303,10 @@ class Service:
             outputs = self.estimator.calibrated(outputs)
         columns = self.estimator.task_.prediction_columns(outputs, "prediction")
         return {name: _plain(values[0]) for name, values in columns.items()}
+
+    def far_values(self) -> Counter[str]:
+        """Number of values far outside the training range per channel, in pushes and in `predict`."""
+        return self.streams.far_values + Counter(dict(self._far_in_predictions))
 
     def gauges(self) -> dict[str, float]:
         """Numbers for `/metrics`."""
