@@ -1,6 +1,6 @@
 """Streams and the service: time of a step, of many streams, of a push; load, kills and malformed requests.
 
-python -m benchmarks streams [steps|service|kills|malformed]
+python -m benchmarks streams [steps|service|kills|malformed|exported]
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import random
 import re
 import signal
 import socket
@@ -18,7 +17,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,6 +25,7 @@ import torch
 
 import neuralcde as nc
 
+from .malformed import send_malformed
 from .measure import save, show
 
 CHANNELS, MISSING, MANY = 37, 0.8, 10_000
@@ -34,7 +33,7 @@ QUICK = {"max_epochs": 1, "random_state": 0, "validation_fraction": 0, "encoder"
 
 
 def main(chosen: list[str]) -> None:
-    tables = {"steps": steps, "service": service, "kills": kills, "malformed": malformed}
+    tables = {"steps": steps, "service": service, "kills": kills, "malformed": malformed, "exported": exported}
     for name in chosen or tables:
         save("streams", {name: tables[name]()})
 
@@ -54,14 +53,14 @@ def fitted() -> nc.NeuralCDEClassifier:
     return nc.NeuralCDEClassifier(**QUICK).fit(series, np.arange(64) % 2)
 
 
-def median(run: Callable[[int], object], repeats: int = 3000) -> float:
+def median(run: Callable[[int], object], repeats: int = 3000, warm_up: int = 200) -> float:
     """Median seconds of single calls, after a warm-up."""
     seconds = []
-    for k in range(repeats + 200):
+    for k in range(repeats + warm_up):
         start = time.perf_counter()
         run(k)
         seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds[200:])
+    return statistics.median(seconds[warm_up:])
 
 
 def steps() -> list[dict[str, object]]:
@@ -100,7 +99,7 @@ def steps() -> list[dict[str, object]]:
         "push_many": (lambda: streams.push_many(ids, times * next(clock), values), ""),
     }
     many: list[dict[str, object]] = [
-        {f"{MANY:,} streams": name, "per second": MANY / median(lambda k, run=run: run(), 10), "at least": least}
+        {f"{MANY:,} streams": name, "per second": MANY / median(lambda k, run=run: run(), 30, 5), "at least": least}
         for name, (run, least) in runs.items()
     ]
     show(f"{MANY:,} streams at once, {torch.get_num_threads()} threads", many)
@@ -121,7 +120,7 @@ def serving(model: Path, state: Path) -> Iterator[tuple[subprocess.Popen[str], i
         "--state",
         str(state),
     ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None
             found = re.search(r":(\d+)/docs", process.stdout.readline())
@@ -217,25 +216,12 @@ def kills(times: int = 10, senders: int = 4) -> list[dict[str, object]]:
 
 
 def malformed(count: int = 100_000) -> list[dict[str, object]]:
-    """Malformed requests over a socket: broken JSON, wrong types, broken HTTP. None may give a 5xx."""
-    rng, statuses = random.Random(0), Counter[str]()
+    """Malformed requests over a socket. None may give a 5xx, or stay without an answer."""
     with tempfile.TemporaryDirectory() as folder:
         fitted().save(Path(folder) / "model")
         with serving(Path(folder) / "model", Path(folder) / "state") as (process, port):
-            connection = socket.create_connection(("127.0.0.1", port))
-            for _ in range(count):
-                try:
-                    connection.sendall(_request(rng))
-                    connection.settimeout(10)
-                    answer = _answer(connection)
-                except OSError:
-                    answer = b""
-                statuses[answer[9:12].decode() or "closed"] += 1
-                if not answer or b"connection: close" in answer.lower():
-                    connection.close()
-                    connection = socket.create_connection(("127.0.0.1", port))
+            statuses = send_malformed(port, count)
             assert process.poll() is None
-            connection.close()
             check = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
             check.request("GET", "/health")
             assert check.getresponse().status == 200
@@ -245,36 +231,32 @@ def malformed(count: int = 100_000) -> list[dict[str, object]]:
     return found
 
 
-PIECES = [b'{"t":', b"1", b"1e400", b"NaN", b"null", b'"x"', b'"\\ud800"', b"\xff", b"\x00", b"{", b"}", b"[", b"]"]
-PIECES += [b",", b":", b'"values":', b'{"c1":', b'"static":', b'"rows":', b'[{"id":', b'"at":', b"9" * 500, b"[" * 500]
-TARGETS = ["/streams/a", "/predict", "/streams/%ff", "/streams/%00", "/streams/" + "x" * 400, "/streams/a?at=%ff", "/x"]
+def exported() -> list[dict[str, object]]:
+    """The exported step in onnxruntime: its largest difference from `Streams`, over whole series."""
+    import onnxruntime
 
-
-def _request(rng: random.Random) -> bytes:
-    body = b"".join(rng.choices(PIECES, k=rng.randrange(10)))
-    method = rng.choice(["POST", "POST", "POST", "GET", "DELETE", "PUT"])
-    length = len(body)
-    head = f"{method} {rng.choice(TARGETS)} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n".encode()
-    if rng.random() < 0.02:  # broken HTTP, too
-        head = bytearray(head)
-        head[rng.randrange(len(head) // 2)] = rng.randrange(256)
-        return bytes(head) + b"\r\n\r\n" + body
-    return head + body
-
-
-def _answer(connection: socket.socket) -> bytes:
-    """One answer, complete with its body; empty if the connection was closed."""
-    content = b""
-    while b"\r\n\r\n" not in content:
-        part = connection.recv(65536)
-        if not part:
-            return content
-        content += part
-    head, _, body = content.partition(b"\r\n\r\n")
-    length = re.search(rb"content-length: (\d+)", head.lower())
-    while length and len(body) < int(length[1]):
-        part = connection.recv(65536)
-        if not part:
-            break
-        body += part
-    return head
+    rng, found, names = np.random.default_rng(0), [], ("x0", "x1", "x2")
+    X, later = rng.normal(size=(80, 8, 3)), rng.normal(size=(40, 12, 3))
+    for values in (X, later):
+        values[rng.random(values.shape) < 0.5] = np.nan
+    times = rng.uniform(0.2, 3.0, (40, 12)).cumsum(1)
+    for kind in ("neural_cde", "gru_dt", "gru_d", "ode_rnn"):  # the steps of gru_ode depend on the gap
+        for path in ("linear", "hermite", "rectilinear"):
+            for options in ({}, {"encoder": "mlp", "readout": "summary"})[: 2 if kind == "neural_cde" else 1]:
+                quick = {"max_epochs": 1, "random_state": 0, "validation_fraction": 0}
+                clf = nc.NeuralCDEClassifier(model=kind, path=path, **quick, **options).fit(X, np.arange(80) % 3)
+                with tempfile.TemporaryDirectory() as folder:
+                    clf.export_stream(folder)
+                    files = (Path(folder) / f"{name}.onnx" for name in ("update", "output"))
+                    update, output = (onnxruntime.InferenceSession(file) for file in files)
+                streams, start, worst = clf.stream(), clf.stream().start(), 0.0
+                real, double = (part.repeat(40, 1).numpy() for part in (start.real, start.double))
+                for k in range(12):
+                    t, x = times[:, k].copy(), later[:, k].copy()
+                    real, double = update.run(None, {"real": real, "double": double, "t": t, "x": x})
+                    given = output.run(None, {"real": real, "double": double})[0]
+                    ours = [streams.add(id, t[id], dict(zip(names, x[id], strict=True))).outputs for id in range(40)]
+                    worst = max(worst, float(np.abs(given - torch.cat(ours).numpy()).max()))
+                found.append({"model": kind, "path": path, "encoder": bool(options), "largest difference": worst})
+    show("The exported step in onnxruntime, raw outputs", found)
+    return found

@@ -62,7 +62,7 @@ def main() -> None:
     axes = figure.subplots()
     for k, points in enumerate(risks.values()):
         axes.step(*zip(*points, strict=True), where="post", color="#d1495b" if k % 2 == 0 else "#1f6f8b")
-    axes.set(xlabel="hour", ylabel="risk", ylim=(0, 1), title="Red: stays that get worse")
+    axes.set(xlabel="hour", ylabel="risk", ylim=(-0.03, 1.03), title="Red: stays that get worse. Blue: the others")
     file = Path(sys.argv[1] if len(sys.argv) > 1 else Path(tempfile.gettempdir()) / "replay_a_day.png")
     figure.savefig(file, dpi=120)
     last = {id: points[-1][1] for id, points in risks.items()}

@@ -3,167 +3,21 @@
 
 #include "stream.hpp"
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <limits>
+#include <vector>
 
 #include "parallel.hpp"
+#include "row_scale.hpp"
 #include "single.hpp"
+#include "stream_features.hpp"
+#include "summary_layer.hpp"
 
 namespace neuralcde::LEVEL {
 
 namespace {
 
 constexpr int64_t streams_per_thread = 32;  // fewer are updated before a thread has started
-constexpr double beyond = 0.5;              // BEYOND in series/quantile_scale.py
-
-double log_one_plus(double x) {  // as in row_features.cpp
-    const double sum = 1 + x;
-    return sum < HUGE_VAL ? std::log(sum) + (x - (sum - 1)) / sum : HUGE_VAL;
-}
-
-// The statistics of the channels of one stream, in its two rows of numbers.
-template <class Real, class RealPointer, class DoublePointer>
-struct Channels {
-    Channels(RealPointer real, DoublePointer doubles, int data)
-        : clock(doubles),
-          count(doubles + clock_count),
-          seen_at(count + data),
-          mean(seen_at + data),
-          squares(mean + data),
-          last(real),
-          low(real + data),
-          high(low + data) {}
-    DoublePointer clock, count, seen_at, mean, squares;
-    RealPointer last, low, high;
-};
-
-// The features of what is known at the last row: channels, then the clock.
-template <class Real>
-void write_known(const KnownInputs<Real>& inputs, const Channels<Real, const Real*, const double*>& s, int data,
-                 Real* out) {
-    const double now = s.clock[Clock::time];
-    for (Family family : inputs.families) {
-        auto each = [&](auto feature) {
-            for (int c = 0; c < data; ++c) out[c] = static_cast<Real>(feature(c));
-        };
-        switch (family) {
-            case Family::last: each([&](int c) { return s.last[c]; }); break;
-            case Family::mean: each([&](int c) { return s.mean[c]; }); break;
-            case Family::deviation:
-                each([&](int c) { return std::sqrt(s.squares[c] / (s.count[c] > 0 ? s.count[c] : 1)); });
-                break;
-            case Family::minimum: each([&](int c) { return s.low[c]; }); break;
-            case Family::maximum: each([&](int c) { return s.high[c]; }); break;
-            case Family::observed:
-                each([&](int c) { return s.count[c] > 0 && s.seen_at[c] == now ? 1.0 : 0.0; });
-                break;
-            case Family::seen: each([&](int c) { return s.count[c] > 0 ? 1.0 : 0.0; }); break;
-            case Family::count: each([&](int c) { return s.count[c] > 0 ? log_one_plus(s.count[c]) : 0.0; }); break;
-            case Family::elapsed: {
-                double from = now, logarithm = 0;  // channels of one row have the same time, so the same logarithm
-                each([&](int c) {
-                    if (s.seen_at[c] != from) from = s.seen_at[c], logarithm = log_one_plus(now - from);
-                    return logarithm;
-                });
-                break;
-            }
-        }
-        out += data;
-    }
-    const double since = now - s.clock[Clock::start];
-    const double hour = since + (inputs.common_origin ? 1.0 : 0.0) * (now - since);
-    *out++ = static_cast<Real>(hour / inputs.scale);
-    const int hats = static_cast<int>(inputs.knots.size());
-    const Real at = static_cast<Real>(hour), factor = static_cast<Real>(std::sqrt(double(hats)));
-    Real before = 1;  // how far it is past the knot before: hat k is the rise to knot k less the rise after it
-    for (int k = 0; k < hats; ++k) {
-        Real after = 0;
-        if (k + 1 < hats) {
-            after = (at - inputs.knots[k]) / (inputs.knots[k + 1] - inputs.knots[k]);
-            after = std::min(std::max(after, Real(0)), Real(1));
-        }
-        out[k] = factor * (before - after);
-        before = after;
-    }
-}
-
-// The first layer of a summary readout, as a table: the sum over the bins of a number is linear within each bin.
-template <class Real>
-class Summary {
-  public:
-    explicit Summary(const StreamModel<Real>& model) : bins(model.bins), stride(padded_to_lanes<Real>(model.width)) {
-        if (!model.summary) return;
-        numbers = static_cast<int>(model.edges.size()) / bins;
-        clock = 1 + static_cast<int>(model.summary_inputs.knots.size());
-        edges.assign(model.edges.begin(), model.edges.end());
-        rises.assign(model.inverse_widths.begin(), model.inverse_widths.end());
-        const int64_t inputs = int64_t(numbers) * bins + clock;
-        table = Aligned<Real>(static_cast<size_t>((2 * int64_t(numbers) * bins + clock + 1) * stride));
-        std::vector<double> base(stride, 0.0), sum(stride);
-        for (int o = 0; o < model.width; ++o) base[o] = model.summary_bias[o];
-        for (int n = 0; n < numbers; ++n) {
-            std::fill(sum.begin(), sum.end(), 0.0);
-            int used = 0;
-            for (int b = 0; b < bins; ++b) {
-                const int64_t k = int64_t(n) * bins + b;
-                if (model.inverse_widths[k] > 0) used = b + 1;
-                for (int o = 0; o < model.width; ++o) {
-                    const double w = model.summary_weight[o * inputs + k] * model.inverse_deviation[k];
-                    row(2 * k)[o] = static_cast<Real>(sum[o]), row(2 * k + 1)[o] = static_cast<Real>(w);
-                    base[o] -= w * model.encoding_mean[k];
-                    sum[o] += w;
-                }
-            }
-            counts.push_back(used);
-        }
-        for (int c = 0; c < clock; ++c)
-            for (int o = 0; o < model.width; ++o)
-                row(first_clock() + c)[o] =
-                    static_cast<Real>(model.summary_weight[o * inputs + int64_t(numbers) * bins + c]);
-        for (int o = 0; o < model.width; ++o) row(first_clock() + clock)[o] = static_cast<Real>(base[o]);
-    }
-
-    void reserve(Scratch<Real>& scratch) const { scratch.reserve(2 * numbers + clock, stride); }
-
-    // SiLU of the layer, for these summaries, static features and clock; they are put together here.
-    void evaluate(const Real* known, const Real* statics, int channels_known, Scratch<Real>& scratch, Real* out,
-                  int width) const {
-        int count = 0;
-        auto add = [&](int64_t row, Real value) {
-            scratch.rows[count] = static_cast<int>(row), scratch.values[count] = value;
-            count += value != 0;
-        };
-        // The numbers are the features of channels, the clock's time, and the static features.
-        for (int n = 0; n < numbers; ++n) {
-            const Real x = n <= channels_known ? known[n] : statics[n - channels_known - 1];
-            const Real* edge = edges.data() + int64_t(n) * bins;
-            int b = 0;
-            while (b + 1 < counts[n] && x >= edge[b + 1]) ++b;
-            const int64_t k = int64_t(n) * bins + b;
-            Real share = (x - edge[b]) * rises[k];
-            share = share < Real(0) ? Real(0) : share > Real(1) ? Real(1) : share;
-            if (b) add(2 * k, 1);
-            add(2 * k + 1, share);
-        }
-        for (int c = 0; c < clock; ++c) add(first_clock() + c, known[channels_known + c]);
-        Real* sums = scratch.sums.data();
-        std::copy(row(first_clock() + clock), row(first_clock() + clock) + stride, sums);
-        add_rows<Real>(table.data(), stride, scratch.rows.data(), scratch.values.data(), count, sums);
-        apply_to<Real>(Function::silu, sums, out, width);
-    }
-
-  private:
-    int64_t first_clock() const { return 2 * int64_t(numbers) * bins; }
-    Real* row(int64_t k) { return table.data() + k * stride; }
-    const Real* row(int64_t k) const { return table.data() + k * stride; }
-
-    int bins, numbers = 0, clock = 0;
-    int64_t stride;
-    std::vector<Real> edges, rises;
-    std::vector<int> counts;
-    Aligned<Real> table;  // per bin: the sum of the bins before it, and the slope within it; then the clock; the bias
-};
 
 template <class Real>
 struct PreparedModel {
@@ -185,7 +39,7 @@ struct PreparedModel {
 // Memory of one thread.
 template <class Real>
 struct Workspace {
-    std::vector<Real> program, stages, state, now, pieces, known, x;
+    std::vector<Real> program, stages, state, now, pieces, known, x, since, statics;
     Scratch<Real> scratch;
 };
 
@@ -254,43 +108,9 @@ class Runner final : public StreamRunner<Real> {
                 known = std::max<size_t>(known, inputs->families.size() * plan.data + inputs->knots.size() + 1);
         }
         work.program.resize(program + 64), work.stages.resize(stages), work.state.resize(2 * state);
-        work.now.resize(channels), work.pieces.resize(8 * channels), work.known.resize(known), work.x.resize(plan.data);
+        work.now.resize(channels), work.pieces.resize(8 * channels), work.known.resize(known);
+        work.x.resize(plan.data), work.since.resize(plan.data), work.statics.resize(plan.statics);
         return work;
-    }
-
-    // Scales the values of a row; far values and NaN become NaN.
-    template <class Training>
-    void scale(const double* given, Real* x) const {
-        const RowScale& s = plan.scaling;
-        for (int c = 0; c < plan.data; ++c) {
-            Training v = static_cast<Training>(given[c]);
-            if (!(v >= static_cast<Training>(s.lowest[c]) && v <= static_cast<Training>(s.highest[c]))) {
-                x[c] = std::numeric_limits<Real>::quiet_NaN();
-                continue;
-            }
-            Training scaled = (v - static_cast<Training>(s.mean[c])) / static_cast<Training>(s.deviation[c]);
-            if (s.mapped[c]) scaled = static_cast<Training>(score(c, static_cast<double>(v)));
-            x[c] = static_cast<Real>(static_cast<float>(scaled * static_cast<Training>(s.use[c])));
-        }
-    }
-
-    // QuantileScale.transform.
-    double score(int c, double x) const {
-        const RowScale& s = plan.scaling;
-        const double *knots = s.knots.data() + c * s.most, *scores = s.scores.data() + c * s.most;
-        const int64_t last = s.counts[c] - 1;
-        if (x < knots[0]) {
-            const double unit = beyond * (knots[1] - knots[0]) / (scores[1] - scores[0]);
-            return scores[0] + beyond * std::expm1(-(knots[0] - x) / unit);
-        }
-        if (x > knots[last]) {
-            const double unit = beyond * (knots[last] - knots[last - 1]) / (scores[last] - scores[last - 1]);
-            return scores[last] - beyond * std::expm1(-(x - knots[last]) / unit);
-        }
-        int64_t piece = std::upper_bound(knots, knots + last + 1, x) - knots - 1;
-        piece = std::min(piece, last - 1);
-        const double part = (x - knots[piece]) / (knots[piece + 1] - knots[piece]);
-        return scores[piece] + part * (scores[piece + 1] - scores[piece]);
     }
 
     void step(Real* real, double* doubles, double t, const double* given, Workspace<Real>& work) const {
@@ -298,10 +118,7 @@ class Runner final : public StreamRunner<Real> {
         Real* x = work.x.data();
         if (plan.scaling.present) {
             t /= plan.scaling.time;
-            if (plan.scaling.single)
-                scale<float>(given, x);
-            else
-                scale<double>(given, x);
+            scale_row(plan.scaling, given, data, x);
         } else {
             for (int c = 0; c < data; ++c) x[c] = static_cast<Real>(given[c]);
         }
@@ -315,9 +132,8 @@ class Runner final : public StreamRunner<Real> {
         const double previous = clock[Clock::time], earlier = clock[Clock::earlier];
         bool any = false;
         for (int c = 0; c < data; ++c) any |= x[c] == x[c];
-        // The inputs of cells need the times before this row, so that they are written first.
-        gather_cell_times(s, t, x);
         for (int c = 0; c < data; ++c) {
+            work.since[c] = static_cast<Real>(t - s.seen_at[c]);  // as cells see it: before this row
             if (!(x[c] == x[c])) continue;
             const double exact = x[c], n = s.count[c] + 1, before = s.mean[c];
             s.low[c] = n == 1 || x[c] < s.low[c] ? x[c] : s.low[c];
@@ -338,18 +154,6 @@ class Runner final : public StreamRunner<Real> {
         double earlier, previous, time, jump_gap;
     };
 
-    // Time since the last observation of each channel before this row, where a cell needs it.
-    void gather_cell_times(const Channels<Real, Real*, double*>& s, double t, const Real* x) const {
-        thread_local std::vector<Real> gaps;
-        gaps.resize(2 * plan.data);
-        for (int c = 0; c < plan.data; ++c) {
-            gaps[c] = static_cast<Real>(t - s.seen_at[c]);
-            gaps[plan.data + c] = x[c] == x[c] ? Real(1) : Real(0);
-        }
-        row_gaps = gaps.data();
-    }
-    static thread_local const Real* row_gaps;
-
     void advance(const PreparedModel<Real>& one, Real* real, double* doubles, const Row& row,
                  Workspace<Real>& work) const {
         const StreamModel<Real>& m = one.model;
@@ -363,7 +167,7 @@ class Runner final : public StreamRunner<Real> {
         if (row.first)
             initial(one, now, real + 3 * plan.data, z, work);
         else if (one.flow.present())
-            flow(one, row, s.clock[Clock::start], z, window, now, work);
+            flow(one, row, z, window, now, work);
         if (one.jump.present() && (row.any || one.encoder.present())) jump(one, s, row, z, now, work);
         if (m.pool != Pool::last) {
             double* area = doubles + m.double_start;
@@ -439,8 +243,9 @@ class Runner final : public StreamRunner<Real> {
         return {1, 4};
     }
 
-    void flow(const PreparedModel<Real>& one, const Row& row, double start, Real* z, const Real* window,
-              const Real* now, Workspace<Real>& work) const {
+    // The fields that run natively do not depend on time.
+    void flow(const PreparedModel<Real>& one, const Row& row, Real* z, const Real* window, const Real* now,
+              Workspace<Real>& work) const {
         const StreamModel<Real>& m = one.model;
         const auto [pieces, powers] = gap(m, row, window, now, work.pieces.data());
         const bool by_rise = m.drive == Drive::increment;
@@ -488,7 +293,6 @@ class Runner final : public StreamRunner<Real> {
                 }
             }
         }
-        (void)start;  // the fields that run natively do not depend on time
     }
 
     void jump(const PreparedModel<Real>& one, const Channels<Real, const Real*, const double*>& s, const Row& row,
@@ -498,8 +302,8 @@ class Runner final : public StreamRunner<Real> {
         const int data = encoded ? m.channels - 1 : plan.data;
         const Real* values = encoded ? now + 1 : s.last;
         const Real gap = static_cast<Real>(encoded ? row.time - row.previous : row.jump_gap);
-        auto observed = [&](int c) { return encoded ? Real(1) : row_gaps[plan.data + c]; };
-        auto channel_gap = [&](int c) { return encoded ? gap : row_gaps[c]; };
+        auto observed = [&](int c) { return encoded || work.x[c] == work.x[c]; };
+        auto channel_gap = [&](int c) { return encoded ? gap : work.since[c]; };
         Real* w = work.program.data();
         std::copy(z, z + m.hidden, w);
         Real* in = w + m.hidden;
@@ -509,13 +313,13 @@ class Runner final : public StreamRunner<Real> {
             const bool alone = m.cell == Cell::paper_decaying && !m.mask;
             if (!alone) *in++ = gap;
             if (m.mask)
-                for (int c = 0; c < data; ++c) *in++ = observed(c);
+                for (int c = 0; c < data; ++c) *in++ = observed(c) ? Real(1) : Real(0);
             for (int c = 0; c < data; ++c) {
                 Real value = values[c];
                 if (m.cell == Cell::decaying) {
                     const bool known = encoded || s.count[c] > 0;
                     value = known ? value : m.means[c];
-                    if (observed(c) == 0) {
+                    if (!observed(c)) {
                         const Real rate = m.fade_weight[c] * channel_gap(c) + m.fade_bias[c];
                         value = m.means[c] + std::exp(-std::max(rate, Real(0))) * (value - m.means[c]);
                     }
@@ -541,10 +345,9 @@ class Runner final : public StreamRunner<Real> {
         if (m.summary) {
             const KnownInputs<Real>& inputs = m.summary_inputs;
             write_known(inputs, s, plan.data, work.known.data());
-            std::vector<Real>& given = work.x;  // at least as long as the static features, see below
-            given.resize(std::max<size_t>(given.size(), plan.statics));
+            Real* given = work.statics.data();
             for (int k = 0; k < plan.statics; ++k) given[k] = statics[k] == statics[k] ? statics[k] : Real(0);
-            one.summary.evaluate(work.known.data(), given.data(), static_cast<int>(inputs.families.size()) * plan.data,
+            one.summary.evaluate(work.known.data(), given, static_cast<int>(inputs.families.size()) * plan.data,
                                  work.scratch, in, m.width);
             in += m.width;
         }
@@ -556,7 +359,7 @@ class Runner final : public StreamRunner<Real> {
             for (int i = 0; i < skipped + m.hidden; ++i)
                 *in++ = passed > 0 ? static_cast<Real>(area[i] / passed) : feature(i);
         if (m.summary)
-            for (int k = 0; k < plan.statics; ++k) *in++ = statics[k] == statics[k] ? statics[k] : Real(0);
+            for (int k = 0; k < plan.statics; ++k) *in++ = work.statics[k];
         one.readout.evaluate(w, work.scratch);
         std::copy(w + one.readout.output(), w + one.readout.output() + m.outputs, out);
     }
@@ -564,9 +367,6 @@ class Runner final : public StreamRunner<Real> {
     StreamPlan<Real> plan;
     std::vector<PreparedModel<Real>> models;
 };
-
-template <class Real>
-thread_local const Real* Runner<Real>::row_gaps = nullptr;
 
 template <class Real>
 std::unique_ptr<StreamRunner<Real>> prepare(const StreamPlan<Real>& plan) {

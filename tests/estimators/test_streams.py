@@ -1,5 +1,6 @@
 """Streams of estimators: they say what a prediction on the same rows says, and keep time."""
 
+import dataclasses
 import datetime
 
 import numpy as np
@@ -11,6 +12,7 @@ import neuralcde as nc
 from neuralcde._native import kernels
 from neuralcde.estimators.streams import OldTimeError, UnknownStreamError
 from neuralcde.models import PathModel
+from neuralcde.series import FarValueWarning
 from registered import members
 from solve_cases import on_engine
 
@@ -89,6 +91,8 @@ def test_pushes_give_the_predictions_of_the_rows_so_far(model, path):
     np.testing.assert_allclose(found, at_rows(clf), rtol=1e-5, atol=1e-5)
     final = np.array([streams.peek(id, None) for id in SERIES.ids])
     np.testing.assert_allclose(final, clf.predict_proba(SERIES), rtol=1e-5, atol=1e-5)
+    later = np.array([streams.peek(id, 27.5) for id in SERIES.ids])
+    np.testing.assert_allclose(later, clf.predict_proba_at(SERIES, [27.5])[:, 0], rtol=1e-5, atol=1e-5)
     if kernels is not None:
         assert streams._stepper.engine.startswith("native")
 
@@ -290,19 +294,84 @@ def test_values_that_break_the_model_leave_the_stream_as_it_was():
     assert len(streams.to_bytes()) == len(state)
 
 
+@pytest.mark.parametrize(
+    "options", [{"scale": "standard"}, {"scale": "robust"}, {"scale": "standard", "boosting": True}], ids=str
+)
+@pytest.mark.filterwarnings("ignore::neuralcde.series.FarValueWarning")
+def test_far_values_are_treated_as_in_predictions(options, engine):
+    frame = table(1, 80)
+    series = nc.IrregularSeries.from_long(frame, id="stay", time="hour", static=["age", "sex"])
+    clf = nc.NeuralCDEClassifier(**QUICK, **options).fit(series, np.arange(80) % 2)
+    frame["pulse"] *= np.where(np.arange(len(frame)) % 5 == 1, 1000.0, 1.0)
+    frame["age"] *= np.where(frame["stay"] == "s6", 100.0, 1.0)
+    series, streams, found = clf.read_long(frame), clf.stream(), {}
+    for _, row in frame.iterrows():
+        values, static = given(row)
+        first = row["stay"] not in streams
+        found[row["stay"]] = streams.push(row["stay"], row["hour"], values, static=static if first else None)
+    np.testing.assert_allclose(list(found.values()), clf.predict_proba(series), rtol=1e-5, atol=1e-5)
+    assert streams.far_values == clf.preparation_.scaler.far_values(series).counts
+    assert streams.far_values["pulse"] > 10
+    assert streams.far_values["age"] == 1
+
+
+def test_far_values_are_counted_and_warned_of():
+    clf = fitted(scale="standard")
+    streams = clf.stream()
+    streams.push("a", 0.0, {"pulse": 80}, static={"age": 60})
+    words = r"stream 'a': 'pulse' is 8000, far outside the range of the training series; .* treated as not observed"
+    with pytest.warns(FarValueWarning, match=words):
+        streams.push("a", 1.0, {"pulse": 8000})
+    before = streams.to_bytes()
+    streams.push("a", 1.0, {"pulse": 8000})  # the same row again is neither counted nor warned of
+    assert streams.to_bytes() == before
+    row = np.array([[8000.0, 1e6, 1.0, 0.0, 1.0]])
+    with pytest.warns(FarValueWarning, match=r"stream 'b': 'pulse' is 8000, and 1 more, far outside"):
+        streams.push_many(["a", "b", "c"], [2.0, 0.0, 0.0], np.concatenate([row * np.nan, row, row]))
+    assert streams.far_values == {"pulse": 3}
+
+
+def test_many_rows_are_taken_all_or_none():
+    clf = fitted("gru_ode")
+    clf.module_.steps = nc.FixedSteps(1e-4)
+    streams = clf.stream()
+    streams.push("a", 0.0, {"pulse": 80})
+    before = streams.to_bytes()
+    with pytest.raises(ValueError, match=r"a gap of .* takes .* steps"):
+        streams.push_many(["new", "a"], [0.0, 1e4], np.zeros((2, 5)))
+    with pytest.raises(ValueError, match="static has 1 features"):
+        streams.push_many(["new"], [0.0], np.zeros((1, 5)), static=[[1.0]])
+    assert streams.to_bytes() == before
+
+
+def test_calibration_learnt_from_whole_series_is_left_out():
+    clf = nc.NeuralCDEClassifier(**QUICK, calibrate="temperature").fit(SERIES, Y)
+    with pytest.warns(UserWarning, match="predictions at given times are not calibrated"):
+        found = clf.stream().push("s", 0.0, {"pulse": 80})
+    unknown = dict.fromkeys(("lactate", "ascites", "flat", "age", "sex"))
+    one = clf.read_long(pd.DataFrame([{"stay": "s", "hour": 0.0, "pulse": 80.0} | unknown]))
+    with pytest.warns(UserWarning, match="predictions at given times are not calibrated"):
+        np.testing.assert_allclose(found, clf.predict_proba_at(one, [0.0])[0, 0], rtol=1e-5, atol=1e-5)
+    assert abs(found - clf.predict_proba(one)[0]).max() > 1e-4
+
+
 def test_scaling_natively_equals_plain(monkeypatch):
-    """Robust and standard scaling, values far outside and exactly at knots."""
+    """Robust and standard scaling, values far outside and exactly at knots; plain equals what is fitted on."""
     if kernels is None:
         pytest.skip("the native kernels were not built or are turned off")
     for options in ({"scale": "robust"}, {"scale": "standard"}):
         clf = fitted(**options)
         rows = np.concatenate([SERIES.values.numpy(), SERIES.values.numpy() * 1e4, -SERIES.values.numpy()])
         ids, times = list(range(len(rows))), np.zeros(len(rows))
-        native = clf.stream().push_many(ids, times, rows)
+        streams = clf.stream()
+        with pytest.warns(FarValueWarning):
+            native = streams.push_many(ids, times, rows)
         on_engine(monkeypatch, "torch")
-        plain = clf.stream()
-        np.testing.assert_allclose(plain.push_many(ids, times, rows), native, rtol=1e-6, atol=1e-6)
-        prepared = clf.preparation_.series(SERIES).values[:, -5:]
-        scaled = clf.preparation_.row_scaling().values(SERIES.values.double(), torch.float32)
+        with pytest.warns(FarValueWarning):
+            plain = clf.stream().push_many(ids, times, rows)
+        np.testing.assert_allclose(plain, native, rtol=1e-6, atol=1e-6)
+        wide = dataclasses.replace(SERIES, values=SERIES.values * 1e4)
+        prepared = torch.cat([clf.preparation_.series(one).values[:, -5:] for one in (SERIES, wide)])
+        scaled = clf.preparation_.row_scaling().values(torch.from_numpy(rows[: len(prepared)]).double(), torch.float32)
         torch.testing.assert_close(scaled, prepared, rtol=1e-6, atol=1e-6, equal_nan=True)
         monkeypatch.undo()

@@ -30,7 +30,8 @@ def stream(model, series, **options):
         row = series.offsets[alive] + step
         state = model.update(state, series.times[row], series.values[row])
         found[row] = model.output(state)
-        final |= {int(i): state[k : k + 1] for k, i in enumerate(alive)}
+        ended = (series.lengths[alive] == step + 1).nonzero()[:, 0].tolist()
+        final |= {int(alive[k]): state[k : k + 1] for k in ended}
     return found, final
 
 
@@ -85,14 +86,24 @@ def test_with_the_encoder_and_the_readout_of_the_estimators(kind, scheme, dtype,
     assert torch.equal(again, found)
 
 
-def test_a_thousand_random_series():
-    for dtype in TOLERANCE:
-        series = random_series(11, count=1000, rows=(1, 15), channels=5, missing=0.5, dtype=dtype)
-        model = make("NeuralCDE", 6, dtype=dtype, pool="both", encoder="mlp", readout="summary").eval()
-        model.fit_inputs(series.with_channels())
-        found, _ = stream(model, series)
-        with torch.no_grad():
-            same(found, model(series.with_channels(), at="knots"), dtype)
+THOUSAND = {
+    dtype: random_series(11, count=1000, rows=(1, 7), channels=4, missing=0.5, dtype=dtype) for dtype in TOLERANCE
+}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("kind", VARIANTS)
+def test_a_thousand_random_series(kind, scheme):
+    """Every model and scheme in both precisions, by itself, and with the encoder and the summary readout."""
+    whole_model = {"encoder": "mlp", "readout": "summary", "scheme": scheme}
+    for number, (dtype, series) in enumerate(THOUSAND.items()):
+        for options in ({}, whole_model)[: 1 if "GRUODE paper" in kind else 2]:
+            pool = POOLS[(len(kind) + len(scheme) + number + len(options)) % 3]
+            model = make(kind, 5, dtype=dtype, pool=pool, **options).eval()
+            if options:
+                model.fit_inputs(series.with_channels())
+            found, _ = stream(model, series, scheme=SCHEMES[scheme])
+            same(found, whole(model, series, SCHEMES[scheme]), dtype)
 
 
 def test_a_row_without_observations_is_a_look_at_that_time():

@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import inspect
 import json
 import os
 import re
@@ -16,6 +17,7 @@ import pytest
 pytest.importorskip("uvicorn")
 
 import neuralcde as nc
+from neuralcde.cli.serve import is_loopback, serve
 from neuralcde.serve import Service
 
 COMMAND = str(Path(sys.executable).parent / "neuralcde")
@@ -79,6 +81,19 @@ def test_kills_under_load_lose_no_acknowledged_row(tmp_path):
         for k in range(int(service.streams.last_time(id)) + 1):
             expected = alone.push(id, float(k), {"x0": float(k % 7)})
         assert (service.streams.peek(id) == expected).all()
+
+
+def test_others_are_told_apart_from_this_machine():
+    hosts = {
+        "127.0.0.1": True,
+        "::1": True,
+        "localhost": True,
+        "0.0.0.0": False,
+        "10.0.0.7": False,
+        "ward.org": False,
+    }
+    assert {host: is_loopback(host) for host in hosts} == hosts
+    assert inspect.signature(serve).parameters["host"].default == "127.0.0.1"
 
 
 def test_a_service_ends_regularly_and_a_second_one_is_refused(tmp_path):

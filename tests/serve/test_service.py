@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -20,19 +21,19 @@ QUICK = {"max_epochs": 1, "hidden": 5, "width": 6, "depth": 1, "validation_fract
 
 def fitted(**options):
     rng = np.random.default_rng(0)
-    stays = np.repeat(np.arange(20), 4)
+    stays = np.repeat(np.arange(30), 4)
     frame = pd.DataFrame(
         {
             "stay": stays,
-            "hour": np.tile([0.0, 1.0, 2.5, 4.0], 20),
-            "pulse": rng.normal(80, 10, 80),
-            "ascites": rng.choice(["Yes", "No"], 80),
-            "age": np.repeat(rng.normal(60, 5, 20), 4),
+            "hour": np.tile([0.0, 1.0, 2.5, 4.0], 30),
+            "pulse": rng.normal(80, 10, 120),
+            "ascites": rng.choice(["Yes", "No"], 120),
+            "age": np.repeat(rng.normal(60, 5, 30), 4),
         }
     )
-    frame.loc[rng.random(80) < 0.4, "pulse"] = np.nan
+    frame.loc[rng.random(120) < 0.4, "pulse"] = np.nan
     series = nc.IrregularSeries.from_long(frame, id="stay", time="hour", static=["age"])
-    return nc.NeuralCDEClassifier(**QUICK, **options).fit(series, np.where(np.arange(20) % 2, "ill", "well"))
+    return nc.NeuralCDEClassifier(**QUICK, **options).fit(series, np.where(np.arange(30) % 2, "ill", "well"))
 
 
 CLF = fitted()
@@ -111,6 +112,31 @@ def test_predictions_of_whole_series(tmp_path):
     run(app(tmp_path), work)
 
 
+@pytest.mark.parametrize("per_row", [False, True])
+def test_calibrated_models_say_what_predict_proba_says(per_row, tmp_path):
+    rng = np.random.default_rng(1)
+    series = nc.IrregularSeries.from_list([([0.0, 1.0], rng.normal(size=(2, 1))) for _ in range(40)], channels=["x"])
+    y = np.arange(80 if per_row else 40) % 2
+    clf = nc.NeuralCDEClassifier(**QUICK, per_row=per_row, calibrate="temperature").fit(series, y)
+    one = nc.IrregularSeries.from_list([([0.0, 1.0], [[0.5], [2.0]])], channels=["x"])
+    whole = clf.predict_proba(one)[-1, 1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        at = clf.predict_proba_at(one, [1.0])[0, 0, 1]
+    assert (abs(whole - at) < 1e-6) == per_row
+
+    async def work(call):
+        rows = [{"t": 0.0, "values": {"x": 0.5}}, {"t": 1.0, "values": {"x": 2.0}}]
+        answer = await call("POST", "/predict", {"rows": [row | {"id": "a"} for row in rows]})
+        assert abs(answer.json()["predictions"][0]["p_1"] - whole) < 1e-6
+        for row in rows:
+            answer = await call("POST", "/streams/a", row)
+        assert abs(answer.json()["p_1"] - at) < 1e-6
+        assert abs((await call("GET", "/streams/a")).json()["p_1"] - at) < 1e-6
+
+    run(app(tmp_path, clf), work)
+
+
 @pytest.mark.parametrize(
     ("body", "status", "message"),
     [
@@ -181,19 +207,26 @@ def test_health_metrics_and_the_description_of_the_interface(tmp_path):
         for t in (0, 0, 1):
             await call("POST", "/streams/a", {"t": t})
         await call("POST", "/streams/a", {"t": -1})
+        far = {"t": 2, "values": {"pulse": 9000}}
+        assert (await call("POST", "/streams/a", far)).json()["far"] == {"pulse": 9000}
+        await call("POST", "/predict", {"rows": [far | {"id": "b"}]})
         assert (await call("GET", "/health")).json() == {"status": "ok"}
         text = (await call("GET", "/metrics")).content.decode()
         for line in (
-            'neuralcde_requests_total{route="/streams/{id}",status="200"} 3',
+            'neuralcde_requests_total{route="/streams/{id}",status="200"} 4',
             'neuralcde_requests_total{route="/streams/{id}",status="409"} 1',
+            "neuralcde_rows_total 3",
             "neuralcde_repeated_rows_total 1",
+            'neuralcde_far_values_total{channel="pulse"} 2',
             "neuralcde_streams 1",
-            "neuralcde_log_lines 2",
-            'neuralcde_request_seconds_bucket{route="/streams/{id}",le="+Inf"} 4',
+            "neuralcde_log_lines 3",
+            'neuralcde_request_seconds_bucket{route="/streams/{id}",le="+Inf"} 5',
         ):
             assert line in text.splitlines(), text
         described = (await call("GET", "/openapi.json")).json()
         assert set(described["paths"]) == {"/predict", "/streams/{id}", "/health", "/metrics"}
+        answers = described["paths"]["/streams/{id}"]["post"]["responses"]
+        assert set(answers) == {"200", "400", "401", "409", "413", "422", "429", "503"}
         assert (await call("GET", "/docs")).status == 200
 
     run(app(tmp_path), work)
@@ -282,6 +315,32 @@ def test_a_row_is_acknowledged_when_it_is_on_the_disk(tmp_path, monkeypatch):
     assert write == made.log._write_now
     assert sum(writes) == 5
     assert len(writes) <= 2
+
+
+def test_a_repeated_row_waits_for_no_rows_after_it(tmp_path):
+    """A row that comes again is answered although the log never rests."""
+    made = service(tmp_path)
+
+    async def work():
+        made.open()
+        await made.push("a", {"t": 0})
+        stop = asyncio.Event()
+
+        async def busy(id):
+            for t in range(10_000):
+                if stop.is_set():
+                    break
+                await made.push(id, {"t": t})
+
+        loads = [asyncio.create_task(busy(str(k))) for k in range(3)]
+        await asyncio.sleep(0.05)
+        await asyncio.wait_for(made.push("a", {"t": 0}), 20)
+        assert not any(load.done() for load in loads)
+        stop.set()
+        await asyncio.gather(*loads)
+        made.log.close()
+
+    asyncio.run(work())
 
 
 def test_when_the_log_cannot_be_written_nothing_more_is_accepted(tmp_path):

@@ -67,7 +67,7 @@ def serve(
     except (FileNotFoundError, ValueError) as reason:
         raise WrongUseError(str(reason)) from reason
     token = os.environ.get(TOKEN) or None
-    if token is None and not _is_loopback(host):
+    if token is None and not is_loopback(host):
         print(f"neuralcde: --host {host} is open to others, and {TOKEN} is not set.", file=sys.stderr)
     limits = Limits(body=max_body, rows=max_rows, streams=max_streams, idle_hours=idle_hours)
     state = folder / "streams" if state is None else state
@@ -95,7 +95,8 @@ def _socket(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

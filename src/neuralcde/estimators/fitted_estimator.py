@@ -272,7 +272,7 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
         """Write the step of streams as ONNX: `update.onnx` and `output.onnx`, state in and state out.
 
         `update` maps (real, double, t, x) to (next_real, next_double), and `output` maps (real, double) to raw outputs;
-        scaling is part of it. `real` and `double` of a new stream are those of `stream().empty_state`.
+        scaling is part of it. `real` and `double` of a new stream are those of `stream().start(static)`.
 
         Parameters
         ----------

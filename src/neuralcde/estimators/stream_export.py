@@ -83,7 +83,7 @@ def stream_modules(estimator: FittedEstimator) -> StreamModules:
             argument="boosting",
         )
     streams = estimator.stream()
-    empty = streams.empty_state
+    empty = streams.start()
     stepper = empty.stepper
     assert isinstance(stepper, Stepper)
     return StreamModules(StreamUpdate(stepper).eval(), StreamOutput(stepper).eval(), empty.real, empty.double)

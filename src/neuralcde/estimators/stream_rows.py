@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..contracts import ArgumentError, ArgumentTypeError
+from ..series.far_values import UsualRange
 from ..series.table_format import TableColumn
 from .preparation import Preparation
 
@@ -33,9 +34,9 @@ class RowReader:
         scaler, self.format = preparation.scaler, preparation.format
         self.largest = LARGEST[preparation.dtype]
         channels, static = scaler.channel_names_in_, scaler.static_names_in_
-        self.channels = _Columns("channel", self.format.channel_columns(channels), len(channels))
+        self.channels = _Columns("channel", self.format.channel_columns(channels), scaler.usual_, preparation.dtype)
         columns = self.format.static or tuple(TableColumn(name) for name in static)
-        self.static = _Columns("static feature", columns, len(static))
+        self.static = _Columns("static feature", columns, scaler.static_usual_, preparation.dtype)
 
     def values(self, id: Hashable, given: Mapping[str, Any]) -> Values:
         """The values of a row, NaN for channels that are not given."""
@@ -66,14 +67,25 @@ class RowReader:
 
 
 class _Columns:
-    """Columns of a table, each a number or an indicator per category."""
+    """Columns of a table, each a number or an indicator per category, and the limits of usual values."""
 
-    def __init__(self, kind: str, columns: Iterable[TableColumn], size: int):
-        self.kind, self.size, self.names = kind, size, {}
-        start = 0
+    def __init__(self, kind: str, columns: Iterable[TableColumn], usual: Sequence[UsualRange | None], dtype: str):
+        self.kind, self.size, self.names, self.dtype = kind, len(usual), {}, dtype
+        self.columns: list[str] = []  # of each number
         for column in columns:
-            self.names[column.name] = start, column.categories
-            start += len(column.feature_names)
+            self.names[column.name] = len(self.columns), column.categories
+            self.columns += [column.name] * len(column.feature_names)
+        limits = [(-math.inf, math.inf) if one is None else (one.lowest, one.highest) for one in usual]
+        self.lowest, self.highest = np.array(limits).reshape(-1, 2).T.astype(dtype)
+
+    def is_far(self, rows: Values) -> NDArray[np.bool_]:
+        """Which values are far outside the range of the training series."""
+        given = rows.astype(self.dtype)
+        return (given < self.lowest) | (given > self.highest)
+
+    def far(self, row: Values) -> dict[str, float]:
+        """The far values of a row, by column."""
+        return {self.columns[place]: float(row[place]) for place in self.is_far(row).nonzero()[0].tolist()}
 
     def read(self, id: Hashable, given: Mapping[str, Any], largest: float) -> Values:
         """One row of numbers."""

@@ -5,31 +5,28 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from numpy.typing import NDArray
-from safetensors.torch import save as as_safetensors
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ..contracts import ArgumentError
+from ..contracts import ArgumentError, warn_user
 from ..models import Stepper, StreamState
+from ..series import FarValueWarning
 from ..system import write_atomically
 from .boosting import features_of_statistics
 from .ensembles import average
 from .fitted_estimator import FittedEstimator
-from .json_shapes import TEXT, WHOLE, Each, check_shape
 from .stream_rows import RowReader, checked_id
-from .untrusted_folder import LARGEST_TENSORS, damage_named, parse_tensors, read_file
-
-FORMAT = 1
-FEWEST = 16  # streams that there is room for at first
-TENSORS = {"real": None, "double": torch.float64, "times": torch.float64, "digests": torch.int64}
+from .stream_table import Snapshot, StreamTable, digests_of, from_bytes
+from .untrusted_folder import LARGEST_TENSORS, read_file
 
 
 class OldTimeError(ArgumentError):
@@ -38,6 +35,16 @@ class OldTimeError(ArgumentError):
 
 class UnknownStreamError(ArgumentError):
     """There is no stream with this id."""
+
+
+class Added(NamedTuple):
+    """What `Streams.add` gives: the raw outputs (1, outputs), the values far outside the training range, and whether
+    the row was there already.
+    """
+
+    outputs: Float[Tensor, "1 outputs"]
+    far: dict[str, float]
+    again: bool
 
 
 class Streams:
@@ -50,6 +57,11 @@ class Streams:
     ----------
     estimator
         A fitted estimator on the CPU. Its models must be causal, see `docs/streaming.md`.
+
+    Attributes
+    ----------
+    far_values : Counter
+        Number of values far outside the training range so far, per channel and static feature.
     """
 
     def __init__(self, estimator: FittedEstimator):
@@ -62,35 +74,37 @@ class Streams:
             scales=preparation.scaler.channel_scales_,
             scaling=preparation.row_scaling(),
         )
+        self.far_values: Counter[str] = Counter()
         self._reader = RowReader(preparation)
-        self._slots: dict[Hashable, int] = {}
-        self._free: list[int] = []
+        self._table = StreamTable(self._stepper)
         unknown = torch.full((1, len(preparation.scaler.static_names_in_)), torch.nan, dtype=torch.float64)
         self._unknown = preparation.static(unknown)
         self._empty = self._stepper.start(self._unknown)
-        self._state = self._stepper.start(None, FEWEST)
-        self._times = np.full(FEWEST, -np.inf)  # of the last rows, in the unit of the table
-        self._digests = np.zeros(FEWEST, dtype=np.int64)  # of the last rows, to recognise them when they come again
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return len(self._table.slots)
 
     def __contains__(self, id: object) -> bool:
-        return id in self._slots
+        return id in self._table.slots
 
     @property
     def ids(self) -> list[Hashable]:
         """The ids of all streams, in the order of their first rows."""
-        return list(self._slots)
+        return list(self._table.slots)
 
     def last_time(self, id: Hashable) -> float:
         """The time of the last row of a stream, as a number in the unit of the table."""
-        return float(self._times[self._slot(id)])
+        return float(self._table.times[self._slot(id)])
 
-    @property
-    def empty_state(self) -> StreamState:
-        """The state of one stream without rows, whose static features are unknown."""
-        return self._empty
+    def start(self, static: Mapping[str, Any] | None = None) -> StreamState:
+        """The state of one stream without rows, from which the exported step starts.
+
+        Parameters
+        ----------
+        static
+            Static features, {column: value}; None if they are unknown.
+        """
+        return self._empty if static is None else self._stepper.start(self._static("start", static)[0], 1)
 
     def push(
         self,
@@ -99,7 +113,6 @@ class Streams:
         values: Mapping[str, Any] | None = None,
         *,
         static: Mapping[str, Any] | None = None,
-        raw: bool = False,
     ) -> Any:
         """Add a row to a stream, and give the prediction after it.
 
@@ -114,8 +127,6 @@ class Streams:
             observed; `{}` records a row without observations.
         static
             Static features, {column: value}, with the first row of the stream.
-        raw
-            Whether to give the raw outputs, as a tensor.
 
         Returns
         -------
@@ -129,30 +140,45 @@ class Streams:
         ValueError
             If the row does not fit the training table. The message names the stream, which stays as it was.
         """
+        added = self.add(id, t, values, static=static)
+        if added.far and not added.again:
+            self._warn_of_far_values(id, next(iter(added.far.items())), len(added.far))
+        return self.estimator.predictions_of(added.outputs)[0]
+
+    def add(
+        self,
+        id: Hashable,
+        t: Any,
+        values: Mapping[str, Any] | None = None,
+        *,
+        static: Mapping[str, Any] | None = None,
+    ) -> Added:
+        """Add a row like `push`; gives the raw outputs and the far values, without a warning of these."""
         id = checked_id(id)
         time = self._reader.time(id, t)
         row = self._reader.values(id, {} if values is None else values)
-        slot = self._slots.get(id)
-        features = None if static is None else self._static(id, static)
-        digest = _digest(row)
-        if slot is not None and time <= self._times[slot]:
-            if time == self._times[slot] and digest == self._digests[slot] and self._same_static(slot, features):
-                return self._decoded(self._outputs(self._state[slot : slot + 1]), raw)[0]
+        table = self._table
+        slot = table.slots.get(id)
+        features, far = (None, {}) if static is None else self._static(id, static)
+        far = (far if slot is None else {}) | self._reader.channels.far(row)
+        digest = int(digests_of(row[None])[0])
+        if slot is not None and time <= table.times[slot]:
+            if time == table.times[slot] and digest == table.digests[slot] and self._same_static(slot, features):
+                return Added(self._outputs(table.state[slot : slot + 1]), far, True)
             raise OldTimeError(self._too_late(id, slot, time), argument="t")
         if slot is not None and not self._same_static(slot, features):
             raise ArgumentError(
                 f"stream {id!r} has other static features; they are given with the first row.", argument="static"
             )
-        before = self._empty if slot is None else self._state[slot : slot + 1]
+        before = self._empty if slot is None else table.state[slot : slot + 1]
         if slot is None and features is not None:
             before = self._stepper.start(features, 1)
         after = self._stepper.update(before, np.array([time]), row[None])
         outputs = self._outputs(after)
         self._check_finite(outputs, [id])
-        slot = self._new_slots([id])[0] if slot is None else slot
-        self._state.real[slot], self._state.double[slot] = after.real[0], after.double[0]
-        self._times[slot], self._digests[slot] = time, digest
-        return self._decoded(outputs, raw)[0]
+        table.put(table.add([id])[0] if slot is None else slot, after, time, digest)
+        self.far_values.update(far.keys())
+        return Added(outputs, far, False)
 
     def peek(self, id: Hashable, t: Any = None, *, raw: bool = False) -> Any:
         """The prediction at a time, as the stream is known now; the stream does not change.
@@ -169,16 +195,17 @@ class Streams:
             Whether to give the raw outputs, as a tensor.
         """
         slot = self._slot(id)
-        time = float(self._times[slot]) if t is None else self._reader.time(id, t)
-        state = self._state[slot : slot + 1]
-        if time < self._times[slot]:
+        last = float(self._table.times[slot])
+        time = last if t is None else self._reader.time(id, t)
+        state = self._table.state[slot : slot + 1]
+        if time < last:
             raise OldTimeError(self._too_late(id, slot, time), argument="t")
-        if time > self._times[slot]:
+        if time > last:
             row = np.full((1, self._reader.channels.size), np.nan)
             state = self._stepper.update(state, np.array([time]), row)
         outputs = self._outputs(state)
         self._check_finite(outputs, [id])
-        return self._decoded(outputs, raw)[0]
+        return outputs[0] if raw else self.estimator.predictions_of(outputs)[0]
 
     def push_many(
         self, ids: Iterable[Hashable], times: Any, values: Any, *, static: Any = None, predict: bool = True
@@ -206,7 +233,7 @@ class Streams:
         Raises
         ------
         ValueError
-            If a row is refused. Nothing was changed then, unless a prediction is not finite: that is noticed last.
+            If a row is refused, or a prediction is not finite. Nothing was changed then.
         """
         names = [checked_id(id) for id in ids]
         rows = np.ascontiguousarray(values, dtype=np.float64)
@@ -221,45 +248,36 @@ class Streams:
             raise ArgumentError("ids holds a stream twice; push its rows one after the other.", argument="ids")
         if not np.isfinite(given).all() or (np.abs(rows) > self._reader.largest).any():
             raise ArgumentError("times and values must be finite, or NaN for values not observed.", argument="values")
-        known = np.array([self._slots.get(name, -1) for name in names], dtype=np.int64)
-        late = (known >= 0) & (given <= self._times[known])
-        digests = _digests(rows)
-        again = late & (given == self._times[known]) & (digests == self._digests[known])
+        table = self._table
+        known = np.array([table.slots.get(name, -1) for name in names], dtype=np.int64)
+        late = (known >= 0) & (given <= table.times[known])
+        digests = digests_of(rows)
+        again = late & (given == table.times[known]) & (digests == table.digests[known])
         if (late & ~again).any():
             place = int((late & ~again).argmax())
             raise OldTimeError(self._too_late(names[place], int(known[place]), float(given[place])), argument="times")
-        features = None if static is None else torch.as_tensor(np.asarray(static, dtype=np.float64))
-        fresh = np.flatnonzero(known < 0)
+        fresh, moving = np.flatnonzero(known < 0), np.flatnonzero(~again)
+        state = table.state[torch.from_numpy(known)]  # a copy, in which new streams are replaced at once
         if len(fresh):
-            prepared = self._unknown.expand(len(fresh), -1)
-            if features is not None:
-                prepared = self.estimator.preparation_.static(features[torch.from_numpy(fresh)])
-            started = self._stepper.start(prepared, len(fresh))
-            slots = self._new_slots([names[place] for place in fresh])
-            self._state.real[slots], self._state.double[slots] = started.real, started.double
-            known[fresh] = slots
-        moving = np.flatnonzero(~again)
-        at = torch.from_numpy(known)
-        before = self._state[at]
-        if len(moving):
-            part = before if len(moving) == len(names) else before[torch.from_numpy(moving)]
-            after = self._stepper.update(part, given[moving], rows[moving])
-            self._state.real[at[moving]], self._state.double[at[moving]] = after.real, after.double
-            self._times[known[moving]], self._digests[known[moving]] = given[moving], digests[moving]
-            before = after if len(moving) == len(names) else self._state[at]
-        if not predict:
-            return None
-        outputs = self._outputs(before)
-        self._check_finite(outputs, names)
-        return self.estimator.predictions_of(outputs)
+            started = self._stepper.start(self._many_static(static, fresh), len(fresh))
+            state.real[fresh], state.double[fresh] = started.real, started.double
+        if len(moving) == len(names):
+            state = after = self._stepper.update(state, given, rows)
+        else:
+            after = self._stepper.update(state[torch.from_numpy(moving)], given[moving], rows[moving])
+            state.real[moving], state.double[moving] = after.real, after.double
+        outputs = self._outputs(state) if predict else None
+        if outputs is not None:
+            self._check_finite(outputs, names)
+        known[fresh] = table.add([names[place] for place in fresh])
+        table.put(known[moving], after, given[moving], digests[moving])
+        self._note_far_values([names[place] for place in moving], rows[moving])
+        return None if outputs is None else self.estimator.predictions_of(outputs)
 
     def remove(self, id: Hashable) -> None:
         """Forget a stream."""
-        slot = self._slot(id)
-        del self._slots[id]
-        self._state.real[slot], self._state.double[slot] = 0.0, 0.0
-        self._times[slot], self._digests[slot] = -np.inf, 0
-        self._free.append(slot)
+        self._slot(id)
+        self._table.remove(id)
 
     # ---- saving ----
 
@@ -267,20 +285,13 @@ class Streams:
         """Write the states of all streams into one safetensors file, atomically."""
         write_atomically(Path(file), self.to_bytes())
 
-    def to_bytes(self, notes: Mapping[str, str] | None = None) -> bytes:
-        """The states of all streams as the content of a safetensors file, with notes in its metadata."""
-        chosen = np.array(list(self._slots.values()), dtype=np.int64)
-        at = torch.from_numpy(chosen)
-        names = np.frombuffer(json.dumps(list(self._slots)).encode(), dtype=np.uint8).copy()
-        tensors = {
-            "real": self._state.real[at].contiguous(),
-            "double": self._state.double[at].contiguous(),
-            "times": torch.from_numpy(self._times[chosen]),
-            "digests": torch.from_numpy(self._digests[chosen]),
-            "ids": torch.from_numpy(names),
-        }
-        about = {"format": FORMAT, "model": self.fingerprint, "notes": dict(notes or {})}
-        return as_safetensors(tensors, {"streams": json.dumps(about)})  # one entry: several have no fixed order
+    def snapshot(self) -> Snapshot:
+        """A copy of all states, which can be written while rows are pushed."""
+        return self._table.snapshot(self.fingerprint)
+
+    def to_bytes(self) -> bytes:
+        """The states of all streams as the content of a safetensors file."""
+        return self.snapshot().to_bytes()
 
     def load(self, file: str | Path) -> None:
         """Replace all streams by those of a file that `save` wrote, of the same model.
@@ -297,34 +308,8 @@ class Streams:
 
     def from_bytes(self, content: bytes, file: Path = Path("states")) -> dict[str, str]:
         """Like `load`, and give the notes; `file` is named in errors."""
-        tensors = parse_tensors(file, content)
-        with damage_named(file):
-            header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")]).get("__metadata__", {})
-            about = json.loads(header.get("streams", "{}"))
-            check_shape(about, {"format": WHOLE, "model": TEXT, "notes": Each(TEXT)})
-            if about["format"] != FORMAT or set(tensors) != {*TENSORS, "ids"}:
-                raise ValueError("it does not hold states of streams in this format.")
-            if about["model"] != self.fingerprint:
-                raise ValueError("its states are those of another model; start new streams.")
-            names = [checked_id(name) for name in json.loads(bytes(tensors["ids"].numpy().tobytes()))]
-            if len(set(names)) < len(names):
-                raise ValueError("an id is there twice.")
-            shapes = {"real": (self._stepper.layout.reals,), "double": (self._stepper.layout.doubles,)}
-            for name, dtype in TENSORS.items():
-                found, wanted = tensors[name], (len(names), *shapes.get(name, ()))
-                if tuple(found.shape) != wanted or found.dtype != (dtype or self._stepper.dtype):
-                    raise ValueError(f"{name} has shape {tuple(found.shape)} and {found.dtype}, expected {wanted}.")
-            if not bool(tensors["double"].isfinite().all()) or not bool((tensors["double"][:, 0] >= 1).all()):
-                raise ValueError("double is not made of states.")
-            if not bool(tensors["times"].isfinite().all()):
-                raise ValueError("times are not finite.")
-        self._slots, self._free = {}, []
-        self._state, self._times = self._stepper.start(None, FEWEST), np.full(FEWEST, -np.inf)
-        self._digests = np.zeros(FEWEST, dtype=np.int64)
-        slots = self._new_slots(names)
-        self._state.real[slots], self._state.double[slots] = tensors["real"], tensors["double"]
-        self._times[slots], self._digests[slots] = tensors["times"].numpy(), tensors["digests"].numpy()
-        return dict(about["notes"])
+        self._table, notes = from_bytes(content, file, self._stepper, self.fingerprint)
+        return notes
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -341,35 +326,27 @@ class Streams:
     # ---- parts ----
 
     def _slot(self, id: Hashable) -> int:
-        slot = self._slots.get(id)
+        slot = self._table.slots.get(id)
         if slot is None:
             raise UnknownStreamError(f"there is no stream {id!r}; push its first row.", argument="id")
         return slot
 
-    def _new_slots(self, names: list[Hashable]) -> list[int]:
-        """Places for new streams; there is room for twice as many as before when it runs out."""
-        found = [self._free.pop() for _ in range(min(len(self._free), len(names)))]
-        start = len(self._slots) + len(self._free) + len(found)  # all places below are in use or free
-        more = len(names) - len(found)
-        size = len(self._times)
-        if start + more > size:
-            room = max(start + more, 2 * size) - size
-            empty = self._stepper.start(None, room)
-            self._state = StreamState.cat([self._state, empty])
-            self._times = np.concatenate([self._times, np.full(room, -np.inf)])
-            self._digests = np.concatenate([self._digests, np.zeros(room, dtype=np.int64)])
-        found += range(start, start + more)
-        self._slots.update(zip(names, found, strict=True))
-        return found
+    def _static(self, id: Hashable, given: Mapping[str, Any]) -> tuple[Float[Tensor, "1 static"], dict[str, float]]:
+        """The static features as models get them, and the far values among them."""
+        row = self._reader.static_features(id, given)
+        return self.estimator.preparation_.static(torch.from_numpy(row[None])), self._reader.static.far(row)
 
-    def _static(self, id: Hashable, given: Mapping[str, Any]) -> Float[Tensor, "1 static"]:
-        found = torch.from_numpy(self._reader.static_features(id, given)[None])
-        return self.estimator.preparation_.static(found)
+    def _many_static(self, static: Any, fresh: NDArray[np.int64]) -> Float[Tensor, "streams static"]:
+        """The static features of these rows of `push_many`."""
+        if static is None:
+            return self._unknown.expand(len(fresh), -1)
+        given = torch.as_tensor(np.asarray(static, dtype=np.float64))
+        return self.estimator.preparation_.static(given[torch.from_numpy(fresh)])
 
     def _same_static(self, slot: int, features: Tensor | None) -> bool:
         if features is None:
             return True
-        known = self._stepper.layout.static_features(self._state.real[slot : slot + 1])
+        known = self._stepper.layout.static_features(self._table.state.real[slot : slot + 1])
         return torch.equal(known.nan_to_num(0.0), features.to(known).nan_to_num(0.0))
 
     def _outputs(self, state: StreamState) -> Float[Tensor, "streams outputs"]:
@@ -382,9 +359,6 @@ class Streams:
             found = torch.cat([found, self.estimator.trees_(features).to(found.dtype)[None]])
         return average(found, boosted=self.estimator.trees_ is not None)
 
-    def _decoded(self, outputs: Float[Tensor, "streams outputs"], raw: bool = False) -> Any:
-        return outputs if raw else self.estimator.predictions_of(outputs)
-
     def _check_finite(self, outputs: Tensor, names: list[Hashable]) -> None:
         if bool(outputs.isfinite().all()):
             return
@@ -395,20 +369,30 @@ class Streams:
             argument="values",
         )
 
-    def _too_late(self, id: Hashable, slot: int, time: float) -> str:
-        form = self._reader.format
-        return (
-            f"stream {id!r} has a row at {form.time}={form.show(float(self._times[slot]))} already, and times must "
-            f"increase: {form.time}={form.show(time)} is not later."
+    def _note_far_values(self, names: list[Hashable], rows: NDArray[np.float64]) -> None:
+        """Count the far values of many rows, and warn of them."""
+        far = self._reader.channels.is_far(rows)
+        if not far.any():
+            return
+        at, channels = far.nonzero()
+        columns = self._reader.channels.columns
+        self.far_values.update(columns[channel] for channel in channels.tolist())
+        first = columns[channels[0]], float(rows[at[0], channels[0]])
+        self._warn_of_far_values(names[at[0]], first, len(at))
+
+    def _warn_of_far_values(self, id: Hashable, first: tuple[str, float], count: int) -> None:
+        name, value = first
+        treated = "as extreme" if self.estimator.preparation_.scaler.scale == "robust" else "as not observed"
+        more = f", and {count - 1} more" * (count > 1)
+        warn_user(
+            f"stream {id!r}: {name!r} is {value:g}{more}, far outside the range of the training series; such values "
+            f"are treated {treated}.",
+            FarValueWarning,
         )
 
-
-def _digest(row: NDArray[np.float64]) -> int:
-    return int(_digests(row[None])[0])
-
-
-def _digests(rows: NDArray[np.float64]) -> Int[np.ndarray, " rows"]:
-    """A number per row that differs for different rows (but for one pair in 2^64)."""
-    rows = np.where(np.isnan(rows), np.nan, rows + 0.0)  # one NaN, one zero
-    found = (hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows)
-    return np.frombuffer(b"".join(found), dtype=np.int64)
+    def _too_late(self, id: Hashable, slot: int, time: float) -> str:
+        form, last = self._reader.format, float(self._table.times[slot])
+        return (
+            f"stream {id!r} has a row at {form.time}={form.show(last)} already, and times must increase: "
+            f"{form.time}={form.show(time)} is not later."
+        )

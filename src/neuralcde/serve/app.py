@@ -46,6 +46,18 @@ SERIES = {
     },
 }
 
+PREDICTION = {"id": "bed-7", "t": 3.5, "prediction": "ill", "p_ill": 0.62, "p_well": 0.38}
+REFUSALS = {
+    400: "the body is not JSON",
+    401: "the token is missing or wrong",
+    404: "there is no such stream",
+    409: "the time is not later than the last row, and the row is not the last one again",
+    413: "the body is too large, or has too many rows",
+    422: "the request does not fit the model",
+    429: "there are too many streams",
+    503: "the log cannot be written",
+}
+
 Handler = Callable[[Request], Awaitable[Any]]
 Message = dict[str, Any]
 
@@ -101,7 +113,12 @@ def make_app(service: Service, *, token: str | None = None) -> FastAPI:
             metrics.note(route, status, time.perf_counter() - started)
         return _json(found, status)
 
-    @app.post("/predict", summary="Predictions for whole series", openapi_extra=_body(SERIES))
+    @app.post(
+        "/predict",
+        summary="Predictions for whole series",
+        openapi_extra=_body(SERIES),
+        responses=_answers({"predictions": [PREDICTION]}, 400, 401, 413, 422),
+    )
     async def predict(request: Request) -> Response:
         async def handler(request: Request) -> Any:
             body = await body_of(request)
@@ -110,23 +127,34 @@ def make_app(service: Service, *, token: str | None = None) -> FastAPI:
 
         return await answered("/predict", request, handler)
 
-    @app.post("/streams/{id}", summary="Add a row to a stream", openapi_extra=_body(ROW))
+    @app.post(
+        "/streams/{id}",
+        summary="Add a row to a stream",
+        openapi_extra=_body(ROW),
+        responses=_answers(PREDICTION | {"far": {"pulse": 8000}}, 400, 401, 409, 413, 422, 429, 503),
+    )
     async def push(id: str, request: Request) -> Response:
         async def handler(request: Request) -> Any:
-            found = await service.push(id, await body_of(request))
-            metrics.rows += 1
-            return found
+            return await service.push(id, await body_of(request))
 
         return await answered("/streams/{id}", request, handler)
 
-    @app.get("/streams/{id}", summary="The prediction of a stream, at its last row or at a later time")
+    @app.get(
+        "/streams/{id}",
+        summary="The prediction of a stream, at its last row or at a later time",
+        responses=_answers(PREDICTION, 401, 404, 409, 422),
+    )
     async def peek(id: str, request: Request, at: str | None = None) -> Response:
         async def handler(request: Request) -> Any:
             return service.peek(id, at)
 
         return await answered("/streams/{id}", request, handler)
 
-    @app.delete("/streams/{id}", summary="Forget a stream")
+    @app.delete(
+        "/streams/{id}",
+        summary="Forget a stream",
+        responses=_answers({"id": "bed-7", "deleted": True}, 401, 404, 422, 503),
+    )
     async def remove(id: str, request: Request) -> Response:
         async def handler(request: Request) -> Any:
             return await service.remove(id)
@@ -142,8 +170,8 @@ def make_app(service: Service, *, token: str | None = None) -> FastAPI:
     async def numbers(request: Request) -> Response:
         if token is not None and not _authorised(request, token):
             return _json({"detail": "send the header Authorization: Bearer TOKEN."}, 401)
-        metrics.repeated, metrics.expired = service.repeated, service.expired
-        return PlainTextResponse(metrics.text(service.gauges()))
+        metrics.rows, metrics.repeated, metrics.expired = service.rows, service.repeated, service.expired
+        return PlainTextResponse(metrics.text(service.gauges(), service.far_values()))
 
     return app
 
@@ -163,6 +191,15 @@ def _authorised(request: Request, token: str) -> bool:
 
 def _body(schema: dict[str, Any]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+def _answers(example: dict[str, Any], *refusals: int) -> dict[int | str, dict[str, Any]]:
+    """The answers of a route, for its description."""
+    detail = {"type": "object", "properties": {"detail": {"type": "string"}}}
+    found: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json": {"example": example}}}}
+    for status in refusals:
+        found[status] = {"description": REFUSALS[status], "content": {"application/json": {"schema": detail}}}
+    return found
 
 
 def _json(content: Any, status: int) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)  # seconds
 
@@ -25,13 +26,16 @@ class Metrics:
         counts[sum(seconds > bound for bound in BOUNDS)] += 1
         self.total[route] += seconds  # type: ignore[assignment]
 
-    def text(self, gauges: dict[str, float]) -> str:
-        """All of it in Prometheus' text format."""
+    def text(self, gauges: dict[str, float], far_values: Mapping[str, int]) -> str:
+        """All of it in Prometheus' text format, with gauges and the number of far values per channel."""
         lines = ["# TYPE neuralcde_requests_total counter"]
         for (route, status), count in sorted(self.requests.items()):
             lines.append(f'neuralcde_requests_total{{route="{route}",status="{status}"}} {count}')
         for name, value in (("rows", self.rows), ("repeated_rows", self.repeated), ("expired_streams", self.expired)):
             lines += [f"# TYPE neuralcde_{name}_total counter", f"neuralcde_{name}_total {value}"]
+        lines.append("# TYPE neuralcde_far_values_total counter")
+        for channel, count in sorted(far_values.items()):
+            lines.append(f'neuralcde_far_values_total{{channel="{_escaped(channel)}"}} {count}')
         for name, gauge in gauges.items():
             lines += [f"# TYPE neuralcde_{name} gauge", f"neuralcde_{name} {gauge:g}"]
         lines.append("# TYPE neuralcde_request_seconds histogram")
@@ -43,3 +47,7 @@ class Metrics:
             lines.append(f'neuralcde_request_seconds_sum{{route="{route}"}} {self.total[route]:.6f}')
             lines.append(f'neuralcde_request_seconds_count{{route="{route}"}} {below}')
         return "\n".join(lines) + "\n"
+
+
+def _escaped(label: str) -> str:
+    return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -38,6 +38,7 @@ class PushLog:
         self.seconds = 0.0  # that the last write took
         self.failed: Exception | None = None
         self._waiting: list[tuple[bytes, asyncio.Future[None]]] = []
+        self._latest: asyncio.Future[None] | None = None  # of the last line
         self._writing: asyncio.Task[None] | None = None
         self._turn: asyncio.Future[None] | None = None
         self._descriptor: int | None = None
@@ -75,15 +76,14 @@ class PushLog:
         text = json.dumps(entry | {"n": self.number}, separators=(",", ":"), allow_nan=False).encode()
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((b"%08x %s\n" % (zlib.crc32(text), text), done))
+        self._latest = done
         self._start_writing()
         return done
 
     async def durable(self) -> None:
         """Return when everything that was appended so far is on the disk."""
-        if self._waiting:
-            await asyncio.shield(self._waiting[-1][1])
-        elif self._writing is not None:
-            await asyncio.shield(self._writing)
+        if self._latest is not None:  # lines are written in order
+            await asyncio.wait([self._latest])
         if self.failed is not None:
             raise LogError(f"the log cannot be written: {self.failed}")
 

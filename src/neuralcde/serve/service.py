@@ -7,6 +7,7 @@ import dataclasses
 import json
 import time
 import warnings
+from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from ..estimators.path_estimator import PathEstimator
 from ..estimators.stream_rows import RowReader
+from ..estimators.stream_table import Snapshot
 from ..estimators.streams import OldTimeError, Streams, UnknownStreamError
 from ..series import IrregularSeries, ragged
 from ..solve import SolveError
@@ -72,8 +74,9 @@ class Service:
         self.streams: Streams = estimator.stream()
         self.reader = RowReader(estimator.preparation_)
         self.log = PushLog(folder)
-        self.touched: dict[Hashable, float] = {}  # wall time of the last push of each stream
-        self.repeated = self.expired = 0
+        self.touched: dict[Hashable, float] = {}  # wall time of the last push of each stream, oldest first
+        self.rows = self.repeated = self.expired = 0
+        self._far_in_predictions: Counter[str] = Counter()  # changed by the thread of `predict` alone
         self.opened = self._compacting = False
 
     # ---- start and end ----
@@ -85,18 +88,20 @@ class Service:
         if file.exists():
             notes = self.streams.from_bytes(file.read_bytes(), file)
             number = int(notes["number"])
-            self.touched = dict(zip(self.streams.ids, json.loads(notes["touched"]), strict=True))
+            times = dict(zip(self.streams.ids, json.loads(notes["touched"]), strict=True))
+            self.touched = dict(sorted(times.items(), key=lambda item: item[1]))
         count = 0
         for entry in self.log.replay(number):
             if entry["op"] == "remove":
                 self.streams.remove(entry["id"])
                 self.touched.pop(entry["id"], None)
             else:
-                self.streams.push(entry["id"], float(entry["t"]), entry["values"], static=entry["static"], raw=True)
-                self.touched[entry["id"]] = entry["at"]
+                self.streams.add(entry["id"], float(entry["t"]), entry["values"], static=entry["static"])
+                self._touch(entry["id"], entry["at"])
             count += 1
+        self.streams.far_values.clear()  # those since the start are counted
         if not file.exists():  # it says which model the rows in the log are for
-            self._save(self._snapshot())
+            self._save(*self._snapshot())
         self.opened = True
         return count
 
@@ -105,18 +110,23 @@ class Service:
         self._compacting = True
         try:
             old = await self.log.turn_over()
-            await asyncio.to_thread(self._save, self._snapshot())
+            await asyncio.to_thread(self._save, *self._snapshot())
             self.log.drop(old)
         finally:
             self._compacting = False
 
-    def _snapshot(self) -> bytes:
-        touched = [self.touched.get(id, 0.0) for id in self.streams.ids]
-        return self.streams.to_bytes({"number": str(self.log.number), "touched": json.dumps(touched)})
+    def _snapshot(self) -> tuple[Snapshot, int, dict[Hashable, float]]:
+        """A copy of all states, the number of the last row in them, and the times of the last pushes."""
+        return self.streams.snapshot(), self.log.number, self.touched.copy()
 
-    def _save(self, content: bytes) -> None:
-        write_atomically(self.folder / SNAPSHOT, content)
+    def _save(self, states: Snapshot, number: int, touched: dict[Hashable, float]) -> None:
+        times = [touched.get(id, 0.0) for id in states.ids]
+        write_atomically(self.folder / SNAPSHOT, states.to_bytes({"number": str(number), "touched": json.dumps(times)}))
         sync_folder(self.folder)
+
+    def _touch(self, id: Hashable, now: float) -> None:
+        self.touched.pop(id, None)
+        self.touched[id] = now
 
     async def compact_if_long(self) -> None:
         """`compact`, if the log has become long."""
@@ -141,9 +151,8 @@ class Service:
             raise RefusedError(503, "the log cannot be written; rows are no longer accepted.")
         if id not in self.streams and len(self.streams) >= self.limits.streams:
             raise RefusedError(429, f"there are {len(self.streams)} streams, and no more are accepted; delete some.")
-        again = id in self.streams and self.streams.last_time(id) == t
         try:
-            outputs = self.streams.push(id, t, values, static=static, raw=True)
+            outputs, far, again = self.streams.add(id, t, values, static=static)
         except OldTimeError as reason:
             raise RefusedError(409, str(reason)) from reason
         except (TypeError, ValueError, SolveError) as reason:
@@ -154,13 +163,14 @@ class Service:
                 await self.log.durable()
             else:
                 now = time.time()
-                self.touched[id] = now
+                self.rows += 1
+                self._touch(id, now)
                 await self.log.append(
                     {"op": "push", "id": id, "t": t, "values": values, "static": static, "at": round(now, 3)}
                 )
         except LogError as reason:
             raise RefusedError(503, str(reason)) from reason
-        return {"id": id, "t": t, **self.answer(outputs[None])}
+        return {"id": id, "t": t, **self.answer(outputs, whole=False), **({"far": far} if far else {})}
 
     def peek(self, id: str, at: str | None) -> dict[str, Any]:
         """The prediction of a stream, at its last row or later."""
@@ -175,7 +185,7 @@ class Service:
             raise RefusedError(409, str(reason)) from reason
         except (ValueError, SolveError) as reason:
             raise RefusedError(422, str(reason)) from reason
-        return {"id": id, "t": t, **self.answer(outputs[None])}
+        return {"id": id, "t": t, **self.answer(outputs[None], whole=False)}
 
     async def remove(self, id: str) -> dict[str, Any]:
         """Forget a stream."""
@@ -200,11 +210,19 @@ class Service:
         if self.limits.idle_hours is None or self.log.failed is not None:
             return 0
         before = (time.time() if now is None else now) - 3600 * self.limits.idle_hours
-        idle = [id for id, touched in self.touched.items() if touched < before]
+        idle = []
+        for id, touched in self.touched.items():  # oldest first
+            if touched >= before:
+                break
+            idle.append(id)
+        written = []
         for id in idle:
-            if self.touched.get(id, before) < before:  # it may have been pushed, or deleted, meanwhile
-                await self._remove(id)
-                self.expired += 1
+            self.streams.remove(id)
+            del self.touched[id]
+            written.append(self.log.append({"op": "remove", "id": id}))
+            self.expired += 1
+        if written:
+            await asyncio.gather(*written)
         return len(idle)
 
     # ---- whole series ----
@@ -214,15 +232,16 @@ class Service:
         fields(body, "the body", ("rows",), ("static", "at"))
         series = self.series_of(body)
         asked = body.get("at")
+        self._far_in_predictions.update(self.estimator.preparation_.scaler.far_values(series).counts)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of far values, which are treated as extreme
+            warnings.simplefilter("ignore")  # of far values, which are counted
             try:
                 if asked is None:
                     outputs = self.estimator.outputs(series)
                     if self.estimator.per_row:
                         outputs = outputs[series.offsets[1:] - 1]
-                    found = [{"id": id, **self.answer(outputs[k : k + 1])} for k, id in enumerate(series.ids.tolist())]
-                    return {"predictions": found}
+                    answers = [self.answer(outputs[k : k + 1], whole=True) for k in range(len(series))]
+                    return {"predictions": [{"id": id, **one} for id, one in zip(series.ids, answers, strict=True)]}
                 if not isinstance(asked, list) or not 1 <= len(asked) <= 1000:
                     raise RefusedError(422, "at must be a list of 1 to 1000 times.")
                 times = [time_of(t, self.form, "at") for t in asked]
@@ -235,7 +254,7 @@ class Service:
         for k, id in enumerate(series.ids.tolist()):
             for j, t in enumerate(times):
                 known = not bool(over_time[k, j].isnan().any())  # else the series had not begun
-                found.append({"id": id, "t": t, **(self.answer(over_time[k, j : j + 1]) if known else {})})
+                found.append({"id": id, "t": t, **(self.answer(over_time[k, j : j + 1], whole=False) if known else {})})
         return {"predictions": found}
 
     def series_of(self, body: dict[str, Any]) -> IrregularSeries:
@@ -275,10 +294,19 @@ class Service:
             ids=np.array(list(series), dtype=object),
         )
 
-    def answer(self, outputs: Tensor) -> dict[str, Any]:
-        """The prediction of one case, as in the tables of `neuralcde predict`."""
+    def answer(self, outputs: Tensor, *, whole: bool) -> dict[str, Any]:
+        """The prediction of one case, as in the tables of `neuralcde predict`.
+
+        A calibration that was learnt from whole series holds for these alone.
+        """
+        if whole or self.estimator.per_row:
+            outputs = self.estimator.calibrated(outputs)
         columns = self.estimator.task_.prediction_columns(outputs, "prediction")
         return {name: _plain(values[0]) for name, values in columns.items()}
+
+    def far_values(self) -> Counter[str]:
+        """Number of values far outside the training range per channel, in pushes and in `predict`."""
+        return self.streams.far_values + Counter(dict(self._far_in_predictions))
 
     def gauges(self) -> dict[str, float]:
         """Numbers for `/metrics`."""
