@@ -382,11 +382,10 @@ class Streams:
 
     def _warn_of_far_values(self, id: Hashable, first: tuple[str, float], count: int) -> None:
         name, value = first
-        treated = "as extreme" if self.estimator.preparation_.scaler.scale == "robust" else "as not observed"
         more = f", and {count - 1} more" * (count > 1)
         warn_user(
             f"stream {id!r}: {name!r} is {value:g}{more}, far outside the range of the training series; such values "
-            f"are treated {treated}.",
+            "are treated as not observed.",
             FarValueWarning,
         )
 
