@@ -1,5 +1,6 @@
 """Calibration: what the maps are, on what they are learnt, where they are applied, and that they are saved."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -13,7 +14,7 @@ from sklearn.metrics import log_loss
 import neuralcde as nc
 from neuralcde.estimators.calibration import Calibration
 from neuralcde.estimators.calibration_curve import Curve, Logistic
-from neuralcde.estimators.held_out_outputs import InterruptedFoldError, folds_of
+from neuralcde.estimators.held_out_outputs import InterruptedFoldError, folds_of, on_the_scale_of
 from neuralcde.tasks import BinaryTask, MulticlassTask, MultilabelTask
 
 QUICK = {"max_epochs": 2, "hidden": 4, "width": 4, "depth": 1, "random_state": 0, "learning_rate": 0.02}
@@ -260,6 +261,50 @@ def test_each_case_is_predicted_by_models_that_did_not_see_it():
         assert not set(groups[kept]) & set(groups[held])
     for kept, held in folds_of(60, 0, Y, groups):
         assert not set(groups[kept]) & set(groups[held])
+
+
+def test_outputs_of_folds_are_brought_to_the_scale_of_the_fitted_model():
+    """A model that is twice as sure as another gets the same calibrated probabilities."""
+    outputs, targets = binary_case(2_000)
+    folds = np.arange(2_000) % 2
+    pooled = torch.where(torch.tensor(folds)[:, None] == 0, outputs, 0.2 * outputs + 1)  # two models
+    for scale in (0.5, 3.0):
+        reference = scale * binary_case(4_000, seed=1)[0]
+        aligned = torch.empty_like(pooled)
+        for fold in (0, 1):
+            aligned[folds == fold] = on_the_scale_of(reference, pooled[folds == fold])
+        found = Calibration.fit("temperature", BINARY, aligned, targets)
+        assert found.temperature == pytest.approx(3 * scale, rel=0.12)
+    few = on_the_scale_of(reference[:29], pooled)
+    assert torch.equal(few, pooled)
+    same = on_the_scale_of(reference, torch.ones(5, 1))
+    torch.testing.assert_close(same, reference.mean().expand(5, 1))
+
+
+def test_folds_choose_what_the_whole_chose(monkeypatch):
+    """Thresholds on the number of series lie between the size of a fold and that of all series."""
+    from neuralcde.estimators import members, modules
+
+    monkeypatch.setattr(members, "MANY_SERIES", 55)
+    monkeypatch.setattr(members, "MEMBERS_FOR_MANY", 2)
+    monkeypatch.setattr(modules, "SERIES_FOR_SUMMARIES", 55)
+    fitted, real = [], nc.NeuralCDEClassifier.fit
+
+    def spy(self, *args, **options):
+        fitted.append(self)
+        return real(self, *args, **options, callbacks=[lambda _: True])
+
+    monkeypatch.setattr(nc.NeuralCDEClassifier, "fit", spy)
+    gaps = SERIES.values.clone()
+    gaps[::2, 0] = torch.nan
+    gaps[1::2, 1] = torch.nan
+    part = dataclasses.replace(SERIES, values=gaps)
+    clf = nc.NeuralCDEClassifier(max_epochs=1, hidden=4, width=4, random_state=0, calibrate="temperature")
+    clf.fit(part, Y)
+    assert len(fitted) == 6
+    kinds = {(len(one.members_), type(one.module_.readout), type(one.module_.encoder)) for one in fitted}
+    assert kinds == {(2, nc.SummaryReadout, nc.RowMLP)}
+    assert len({one.patience for one in fitted[1:]}) == 1
 
 
 def test_too_few_series_are_refused_before_training():
