@@ -263,7 +263,7 @@ class PathEstimator(FittedEstimator):
         interrupted = len(members) < len(plans) or any(member.interrupted for member in members)
         calibration = None
         if method is not None and folds is not None and not interrupted:
-            chosen = {name: getattr(plans[0].settings, name) for name in CHOSEN_BY_FIT} | {
+            settled = {name: getattr(plans[0].settings, name) for name in CHOSEN_BY_FIT} | {
                 "members": count,
                 "intensity": intensity,
                 "encoder": "mlp" if automatic and encoded else None if automatic else self.encoder,
@@ -281,7 +281,7 @@ class PathEstimator(FittedEstimator):
                     groups=group,
                     validation=held_out,
                     auxiliary=second,
-                    chosen=chosen,
+                    chosen=settled,
                     # of several members, others saw the validation series of one
                     reference=fitted_outputs(self, members, trees, preparation, series[splits[0][1]], task)
                     if count == 1
