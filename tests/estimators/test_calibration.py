@@ -1,5 +1,6 @@
 """Calibration: what the maps are, on what they are learnt, where they are applied, and that they are saved."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -7,11 +8,13 @@ import pytest
 import torch
 from scipy.special import expit, logit
 from sklearn.base import clone
+from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import log_loss
 
 import neuralcde as nc
 from neuralcde.estimators.calibration import Calibration
-from neuralcde.estimators.held_out_outputs import InterruptedFoldError, folds_of
+from neuralcde.estimators.calibration_curve import Curve, Logistic
+from neuralcde.estimators.held_out_outputs import InterruptedFoldError, folds_of, on_the_scale_of
 from neuralcde.tasks import BinaryTask, MulticlassTask, MultilabelTask
 
 QUICK = {"max_epochs": 2, "hidden": 4, "width": 4, "depth": 1, "random_state": 0, "learning_rate": 0.02}
@@ -45,14 +48,69 @@ def test_calibrated_probabilities_are_better_on_other_cases(method):
         assert abs(targets.numpy()[here].mean() - p[here].mean()) < 0.05
 
 
-def test_isotonic_shares_are_those_of_blocks_and_are_clipped():
-    """By hand: the two cases in the wrong order are pooled, and steps of n = 2 cases say at most 1/4 and 3/4."""
+def test_isotonic_shares_hold_at_the_centres_of_blocks_and_are_clipped():
+    """By hand: the two cases in the wrong order are pooled, and blocks of n = 2 cases say at most 1/4 and 3/4.
+
+    The centres of the three blocks are -2.5, 0 and 2.5, and the curve is linear between them.
+    """
     outputs = torch.tensor([[-3.0], [-2.0], [-1.0], [1.0], [2.0], [3.0]])
     targets = torch.tensor([0.0, 0.0, 1.0, 0.0, 1.0, 1.0]).double()
     found = Calibration.fit("isotonic", BINARY, outputs, targets)
+    assert found.curves[0].knots == (-2.5, 0.0, 2.5)
     p = BINARY.probabilities(found(BINARY, outputs))[:, 1]
-    np.testing.assert_allclose(p, [1 / 4, 1 / 4, 0.5, 0.5, 3 / 4, 3 / 4], atol=1e-6)
+    np.testing.assert_allclose(p, [0.25, 0.3, 0.4, 0.6, 0.7, 0.75], atol=1e-6)
     np.testing.assert_allclose(BINARY.probabilities(found(BINARY, outputs * 100))[[0, -1], 1], [1 / 4, 3 / 4])
+
+
+def test_the_centre_of_a_block_is_weighted():
+    outputs, targets = torch.tensor([[-1.0], [1.0], [2.0]]), torch.tensor([1.0, 0.0, 1.0]).double()
+    found = Calibration.fit("isotonic", BINARY, outputs, targets, np.array([1.0, 3.0, 0.0]))
+    assert found.curves[0].knots == (0.5,)
+    assert found.curves[0].values == (0.25,)
+
+
+def extra_loss(curve_of, truth_of, count, seeds=20):
+    """How much log-loss beyond the truth's own a curve has on new cases, in the mean over seeds."""
+    found = []
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed)
+        known, new = (rng.normal(-2.5, 1.2, size) for size in (count, 4000))
+        y = (rng.random(count) < truth_of(known)).astype(float)
+        p, chance = curve_of(known, y, np.ones(count))(new).clip(1 / (count + 2), 1 - 1 / (count + 2)), truth_of(new)
+        found.append((chance * np.log(chance / p) + (1 - chance) * np.log((1 - chance) / (1 - p))).mean())
+    return np.mean(found)
+
+
+def steps(log_odds, truth, weights):
+    return IsotonicRegression(out_of_bounds="clip").fit(log_odds, truth, weights).predict
+
+
+def bent(log_odds):
+    """Chances that are no logistic curve of the log odds."""
+    return expit(np.where(log_odds < -2.5, log_odds, -2.5 + (log_odds + 2.5) / 4))
+
+
+def test_curves_are_closer_to_the_truth_than_steps_and_than_a_wrong_shape():
+    """From few cases of right outputs nearly as good as a logistic curve, from many with another shape as isotonic."""
+    few, many = (expit, 600), (bent, 6000)
+    assert 1.3 * extra_loss(Curve.isotonic, *few) < extra_loss(steps, *few)
+    assert 1.5 * extra_loss(Curve.fit, *few) < extra_loss(Curve.isotonic, *few)
+    assert 1.1 * extra_loss(Curve.isotonic, *many) < extra_loss(steps, *many)
+    assert 2 * extra_loss(Curve.fit, *many) < extra_loss(Logistic.fit, *many)
+    assert extra_loss(Curve.fit, *many) < 1.1 * extra_loss(Curve.isotonic, *many)
+
+
+def test_the_logistic_curve_is_that_of_the_truth_and_never_falls():
+    outputs, targets = binary_case(40_000)
+    z, y = outputs.numpy()[:, 0], targets.numpy()
+    found = Logistic.fit(z, y, np.ones(len(y)))
+    assert found.slope == pytest.approx(1 / 3, rel=0.05)
+    assert found.offset == pytest.approx(0, abs=0.1)
+    assert Logistic.fit(-z, y, np.ones(len(y))).slope == 0
+    apart = Logistic.fit(np.arange(20.0), (np.arange(20) > 9) * 1.0, np.ones(20))
+    assert 0 < apart.slope < 20  # the classes are separable
+    values = Curve.fit(-z[:500], y[:500], np.ones(500)).values
+    assert (np.diff(values) >= 0).all()
 
 
 def test_clipped_steps_do_not_pass_the_next_one():
@@ -92,14 +150,17 @@ def test_several_classes_add_up_to_one_and_labels_are_on_their_own(method):
 def test_weights_count_like_repeated_cases():
     outputs, targets = binary_case(300)
     weights = np.random.default_rng(0).integers(1, 4, 300)
-    for method in ("temperature", "isotonic"):
-        weighted = Calibration.fit(method, BINARY, outputs, targets, weights)
-        often = torch.tensor(weights)
-        repeated = Calibration.fit(
-            method, BINARY, outputs.repeat_interleave(often, 0), targets.repeat_interleave(often)
-        )
-        inside = outputs[abs(outputs[:, 0]) < 3]
-        torch.testing.assert_close(weighted(BINARY, inside), repeated(BINARY, inside), rtol=0.02, atol=0.02)
+    often = torch.tensor(weights)
+    repeated = outputs.repeat_interleave(often, 0), targets.repeat_interleave(often)
+    found = Calibration.fit("temperature", BINARY, outputs, targets, weights)
+    assert found.temperature == pytest.approx(Calibration.fit("temperature", BINARY, *repeated).temperature, rel=1e-3)
+    z, y, weights = outputs.numpy()[:, 0], targets.numpy(), weights.astype(float)
+    inside = np.linspace(-3, 3, 50)
+    for fit in (Curve.isotonic, Logistic.fit):
+        again = fit(repeated[0].numpy()[:, 0], repeated[1].numpy(), np.ones(len(repeated[1])))
+        np.testing.assert_allclose(fit(z, y, weights)(inside), again(inside), atol=0.01)
+    part = Curve.fit(z, y, np.where(z < 0, weights, 0.0))
+    assert part == Curve.fit(z[z < 0], y[z < 0], weights[z < 0])
 
 
 def test_unknown_targets_are_left_out():
@@ -200,6 +261,50 @@ def test_each_case_is_predicted_by_models_that_did_not_see_it():
         assert not set(groups[kept]) & set(groups[held])
     for kept, held in folds_of(60, 0, Y, groups):
         assert not set(groups[kept]) & set(groups[held])
+
+
+def test_outputs_of_folds_are_brought_to_the_scale_of_the_fitted_model():
+    """A model that is twice as sure as another gets the same calibrated probabilities."""
+    outputs, targets = binary_case(2_000)
+    folds = np.arange(2_000) % 2
+    pooled = torch.where(torch.tensor(folds)[:, None] == 0, outputs, 0.2 * outputs + 1)  # two models
+    for scale in (0.5, 3.0):
+        reference = scale * binary_case(4_000, seed=1)[0]
+        aligned = torch.empty_like(pooled)
+        for fold in (0, 1):
+            aligned[folds == fold] = on_the_scale_of(reference, pooled[folds == fold])
+        found = Calibration.fit("temperature", BINARY, aligned, targets)
+        assert found.temperature == pytest.approx(3 * scale, rel=0.12)
+    few = on_the_scale_of(reference[:29], pooled)
+    assert torch.equal(few, pooled)
+    same = on_the_scale_of(reference, torch.ones(5, 1))
+    torch.testing.assert_close(same, reference.mean().expand(5, 1))
+
+
+def test_folds_choose_what_the_whole_chose(monkeypatch):
+    """Thresholds on the number of series lie between the size of a fold and that of all series."""
+    from neuralcde.estimators import members, modules
+
+    monkeypatch.setattr(members, "MANY_SERIES", 55)
+    monkeypatch.setattr(members, "MEMBERS_FOR_MANY", 2)
+    monkeypatch.setattr(modules, "SERIES_FOR_SUMMARIES", 55)
+    fitted, real = [], nc.NeuralCDEClassifier.fit
+
+    def spy(self, *args, **options):
+        fitted.append(self)
+        return real(self, *args, **options, callbacks=[lambda _: True])
+
+    monkeypatch.setattr(nc.NeuralCDEClassifier, "fit", spy)
+    gaps = SERIES.values.clone()
+    gaps[::2, 0] = torch.nan
+    gaps[1::2, 1] = torch.nan
+    part = dataclasses.replace(SERIES, values=gaps)
+    clf = nc.NeuralCDEClassifier(max_epochs=1, hidden=4, width=4, random_state=0, calibrate="temperature")
+    clf.fit(part, Y)
+    assert len(fitted) == 6
+    kinds = {(len(one.members_), type(one.module_.readout), type(one.module_.encoder)) for one in fitted}
+    assert kinds == {(2, nc.SummaryReadout, nc.RowMLP)}
+    assert len({one.patience for one in fitted[1:]}) == 1
 
 
 def test_too_few_series_are_refused_before_training():

@@ -116,7 +116,23 @@ def check_sums(clf, series):
         total[k] += explanation.observations[rows].sum((0, 1)) + explanation.passing[rows].sum(0)
     np.testing.assert_allclose(total, clf.task_.scores(outputs).numpy(), atol=1e-5)
     np.testing.assert_allclose(explanation.final, total, atol=1e-12)
+    check_terms_up_to_rows(clf, series, explanation)
     return explanation
+
+
+def check_terms_up_to_rows(clf, series, explanation):
+    """The terms up to some row of each series add up to the output for the series truncated there."""
+    first, last = series.offsets[:-1].numpy(), series.offsets[1:].numpy() - 1
+    row = np.random.default_rng(0).integers(first, last + 1)
+    known = series.until(series.times[row])
+    assert len(known.times) == (row - first + 1).sum()  # a row at that time is kept, and none is added
+    outputs = clf.outputs(known)
+    if clf.per_row:
+        outputs = outputs[known.offsets[1:] - 1]
+    terms = explanation.observations.sum(1) + explanation.passing
+    sums = np.concatenate([np.zeros_like(terms[:1]), terms.cumsum(0)])
+    total = explanation.start + explanation.static.sum(1) + sums[row + 1] - sums[first]
+    np.testing.assert_allclose(total, clf.task_.scores(outputs).numpy(), atol=1e-5, rtol=1e-5)
 
 
 SOME = [3, 5, 8]
@@ -201,16 +217,36 @@ def test_parts_that_a_subclass_changes_are_not_taken_for_the_quick_way():
 MANY = drawn(1, 1000, channels=3, rows=6)
 
 
+WITH_ENCODER = {"encoder": "mlp", "readout": "summary"}
+
+
 @pytest.mark.parametrize("pool", ["last", "mean", "both"])
 @pytest.mark.parametrize("model", MODELS)
 def test_terms_add_up_for_a_thousand_random_series(model, pool):
     check_sums(fitted(model, pool=pool), MANY)
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_terms_add_up_with_an_encoder(model):
+    check_sums(fitted(model, **WITH_ENCODER), MANY)
+
+
 @pytest.mark.parametrize("path", CAUSAL[1:], ids=repr)
-@pytest.mark.parametrize("options", [{"encoder": "mlp", "readout": "summary"}, {"members": 2, "boosting": True}])
-def test_terms_add_up_for_encoders_and_ensembles(options, path):
-    check_sums(fitted(path=path, **options), MANY)
+@pytest.mark.parametrize("model", MODELS)
+def test_terms_add_up_on_other_paths(model, path):
+    check_sums(fitted(model, path=path), MANY)
+
+
+@pytest.mark.parametrize("options", [{}, WITH_ENCODER | {"pool": "mean"}], ids=["values", "encoder"])
+def test_terms_of_ensembles_add_up(options):
+    check_sums(fitted(members=2, boosting=True, **options), MANY)
+
+
+def test_terms_add_up_for_several_scores_and_per_row():
+    check_sums(fitted(y=np.arange(24) % 3), MANY)
+    check_sums(fitted(y=np.random.default_rng(0).normal(50, 9, (24, 2))), MANY)
+    y = np.arange(len(SERIES.times)) % 2
+    check_sums(nc.NeuralCDEClassifier(**QUICK, per_row=True).fit(SERIES, y), MANY)
 
 
 def test_terms_add_up_where_more_than_six_columns_are_observed():

@@ -13,11 +13,11 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, logit
-from sklearn.isotonic import IsotonicRegression
 from torch import Tensor
 
 from ..contracts import Argument, ArgumentError
 from ..tasks import Task
+from .calibration_curve import Curve
 from .json_shapes import COUNT, FINITE, POSITIVE, SHARE, OrNull, check_shape
 
 Method = Literal["isotonic", "temperature"]
@@ -26,43 +26,12 @@ STATE = {"cases": COUNT, "temperature": OrNull(POSITIVE), "curves": [{"knots": [
 
 
 @dataclass(frozen=True)
-class Curve:
-    """A piecewise-linear map from log odds to probabilities, constant outside its knots."""
-
-    knots: tuple[float, ...]
-    values: tuple[float, ...]
-
-    @classmethod
-    def fit(cls, log_odds: NDArray[Any], truth: NDArray[Any], weights: NDArray[Any]) -> Self:
-        """The isotonic regression of the truth, 1 or 0, on log odds.
-
-        It is a step function; each step has the share of ones among its cases. Where that is 0 or 1, with n cases, it
-        is 1 / (n + 2) or 1 - 1 / (n + 2) instead, but not beyond the next step.
-        """
-        steps = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(log_odds, truth, weights)
-        values, counts = np.unique(steps.predict(log_odds), return_counts=True)
-        edge = 1 / (counts + 2)
-        if len(values) > 1 and values[0] == 0:
-            values[0] = min(edge[0], values[1])
-        if len(values) > 1 and values[-1] == 1:
-            values[-1] = max(1 - edge[-1], values[-2])
-        clipped = steps.y_thresholds_.clip(values[0], values[-1])
-        return cls(tuple(steps.X_thresholds_.tolist()), tuple(clipped.tolist()))
-
-    def __call__(self, log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The probabilities."""
-        found: NDArray[np.float64] = np.interp(log_odds, self.knots, self.values)
-        return found
-
-
-@dataclass(frozen=True)
 class Calibration:
     r"""A map of the outputs of a classifier, learnt from outputs for cases that it was not trained on.
 
     "temperature" divides the outputs by a number T. "isotonic" maps the log odds of each class or label by an
-    increasing function of steps, and makes the probabilities of several classes add up to 1. With n cases, no
-    probability is below $1 / (n + 2)$ or above $1 - 1 / (n + 2)$: so few cases tell nothing about rarer events. For a
-    step, n is the number of its own cases.
+    increasing curve (see `Curve`), and makes the probabilities of several classes add up to 1. With n cases, no
+    probability is below $1 / (n + 2)$ or above $1 - 1 / (n + 2)$: so few cases tell nothing about rarer events.
 
     Parameters
     ----------
@@ -71,7 +40,7 @@ class Calibration:
     temperature
         The number T; None for "isotonic".
     curves
-        The increasing functions, one per score of the task; none for "temperature".
+        The increasing curves, one per score of the task; none for "temperature".
     """
 
     cases: int

@@ -31,8 +31,8 @@ OPTIONS = {
         Either(Nothing("probabilities as they come from the models"), Choice("isotonic", "temperature")),
         None,
         "How probabilities are calibrated on held-out series: five more fits, each without a fifth of the series, "
-        'predict these, and a map from their outputs to probabilities is learnt. "isotonic": any increasing map, for a '
-        'thousand series or more. "temperature": one factor on the log odds.',
+        'predict these, and a map from their outputs to probabilities is learnt. "isotonic": an increasing curve, for '
+        'a thousand series or more. "temperature": one factor on the log odds.',
     ),
 }
 

@@ -70,7 +70,12 @@ def _inputs_and_outputs(parameters: Mapping[str, Any], preparation: Preparation)
         found["encoder"] = Recipe.of(chosen, RowEncoder.registry).with_default(intensity=preparation.intensity)
         found["scheme"] = preparation.scheme
     if _automatic(readout):
-        readout = "summary" if encoded and preparation.fitted_on >= SERIES_FOR_SUMMARIES else "linear"
+        readout = suited_readout(preparation)
     data = len(preparation.scaler.channel_names_in_)  # the path may have counts, too
     found["readout"] = Recipe.of(readout, Readout.registry).with_default(intensity=preparation.intensity, data=data)
     return found
+
+
+def suited_readout(preparation: Preparation) -> str:
+    """The readout in place of "auto"."""
+    return "summary" if preparation.encoded and preparation.fitted_on >= SERIES_FOR_SUMMARIES else "linear"

@@ -23,7 +23,7 @@ from .boosting import check_boosting, fit_boosting
 from .calibration import Calibration, indicators_of
 from .data_checks import warn_of_outcomes
 from .fitted_estimator import FittedEstimator
-from .held_out_outputs import InterruptedFoldError, folds_of, held_out_outputs
+from .held_out_outputs import InterruptedFoldError, fitted_outputs, folds_of, held_out_outputs
 from .inputs import (
     OF_ARRAYS,
     as_series,
@@ -35,8 +35,8 @@ from .inputs import (
     where_known,
 )
 from .members import Plan, check_callbacks, member_folder, member_seed, number_of_members, settings_of, train_members
-from .modules import seeded_module
-from .parameters import OPTIONS, check_parameters
+from .modules import seeded_module, suited_readout
+from .parameters import CHOSEN_BY_FIT, OPTIONS, check_parameters
 from .parts import Chosen, copied
 from .preparation import Preparation
 from .splits import validation_split
@@ -264,6 +264,12 @@ class PathEstimator(FittedEstimator):
         interrupted = len(members) < len(plans) or any(member.interrupted for member in members)
         calibration = None
         if method is not None and folds is not None and not interrupted:
+            settled = {name: getattr(plans[0].settings, name) for name in CHOSEN_BY_FIT} | {
+                "members": count,
+                "intensity": intensity,
+                "encoder": "mlp" if automatic and encoded else None if automatic else self.encoder,
+                "readout": suited_readout(preparation) if self.readout == "auto" else self.readout,
+            }
             try:
                 held = held_out_outputs(
                     self,
@@ -276,6 +282,11 @@ class PathEstimator(FittedEstimator):
                     groups=group,
                     validation=held_out,
                     auxiliary=second,
+                    chosen=settled,
+                    # of several members, others saw the validation series of one
+                    reference=fitted_outputs(self, members, trees, preparation, series[splits[0][1]], task)
+                    if count == 1
+                    else torch.zeros(0, task.outputs),
                 )
                 calibration = Calibration.fit(method, task, held, numbers, data.case_weights())
             except InterruptedFoldError:

@@ -52,7 +52,7 @@ def content_security_policy(script: str) -> str:
 def signed(value: float) -> str:
     """A difference of two metrics, with its sign."""
     text = score(value)
-    return text if text.startswith("-") else f"+{text}"
+    return f"\u2212{text[1:]}" if text.startswith("-") else f"+{text}"
 
 
 def _read(name: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import Any, TypedDict
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
@@ -14,7 +15,7 @@ from . import ragged
 from .arrays import Rows, as_ids, as_names, check_finite, check_increasing, check_static, merge_repeated, read_static
 from .channels import Role
 from .table_format import TableColumn, TableFormat
-from .tables import Duplicates
+from .tables import Duplicates, read_long
 
 ALIKE = ("channel_names", "static_names", "roles", "scales", "dtype")  # attributes that series of one container share
 
@@ -54,6 +55,35 @@ def fields_of_arrays(
         static_names=labels,
         duplicates=duplicates,
         format=TableFormat(static=tuple(TableColumn(name) for name in labels)),
+    )
+
+
+def fields_of_table(
+    frame: Any,
+    *,
+    id: str,
+    time: str,
+    static: Collection[str],
+    channels: Collection[str] | None,
+    unit: str | None,
+    duplicates: Duplicates,
+    dtype: torch.dtype,
+    known: TableFormat | None,
+) -> Fields:
+    """Fields of series that were given as a long table; `known` is the format of a table that was read before."""
+    table = read_long(frame, id=id, time=time, static=static, channels=channels, unit=unit, dtype=dtype, known=known)
+    return checked_fields(
+        Rows(
+            torch.from_numpy(table.times),
+            torch.from_numpy(table.values),
+            ragged.offsets_of(torch.from_numpy(table.lengths)),
+        ),
+        ids=table.ids,
+        static=torch.from_numpy(table.static).to(dtype),
+        channel_names=table.channel_names,
+        static_names=tuple(name for column in table.format.static for name in column.feature_names),
+        duplicates=duplicates,
+        format=table.format,
     )
 
 

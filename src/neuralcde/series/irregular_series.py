@@ -16,9 +16,17 @@ from torch import Tensor
 from . import ragged
 from .arrays import Padded, Rows, check_dtype, pad, read_list, read_padded
 from .channels import ChannelScales, Counts, Role, added_channels
-from .construction import ALIKE, check_joinable, checked_fields, described, fields_of_arrays, ids_of_series, joined_ids
+from .construction import (
+    ALIKE,
+    check_joinable,
+    described,
+    fields_of_arrays,
+    fields_of_table,
+    ids_of_series,
+    joined_ids,
+)
 from .table_format import TableFormat
-from .tables import Duplicates, check_agrees, read_long, write_series
+from .tables import Duplicates, check_agrees, write_series
 
 TENSORS = ("times", "values", "offsets", "static")
 
@@ -137,33 +145,18 @@ class IrregularSeries:
             id, time, unit = known.id, known.time, known.unit
             static, channels = [column.name for column in known.static], measured
             dtype = dtype or like.dtype
-        dtype = check_dtype(dtype or torch.float32)
         if id is None or time is None:
             raise TypeError("from_long needs the names of the id and time columns, e.g. id='stay', time='hour'.")
-        table = read_long(
+        fields = fields_of_table(
             frame,
             id=id,
             time=time,
             static=static,
             channels=channels,
             unit=unit,
-            dtype=dtype,
-            known=known,
-        )
-        rows = Rows(
-            torch.from_numpy(table.times),
-            torch.from_numpy(table.values),
-            ragged.offsets_of(torch.from_numpy(table.lengths)),
-        )
-        names = [name for column in table.format.static for name in column.feature_names]
-        fields = checked_fields(
-            rows,
-            ids=table.ids,
-            static=torch.from_numpy(table.static).to(dtype),
-            channel_names=table.channel_names,
-            static_names=tuple(names),
             duplicates=duplicates,
-            format=table.format,
+            dtype=check_dtype(dtype or torch.float32),
+            known=known,
         )
         return cls(**fields)
 

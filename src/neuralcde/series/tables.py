@@ -6,7 +6,6 @@ are sorted once by (code, time), and columns are copied one by one into the resu
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection
 from importlib.util import find_spec
 from itertools import accumulate
@@ -183,11 +182,9 @@ def _warn_of_merged(values: Array, columns: dict[int, nw.Series[Any]]) -> None:
         if _is_constant(values[:, position]) and not _is_constant(as_numbers(column, role="channels"), ulps=4):
             merged.append(column.name)
     if merged:
-        warnings.warn(
+        warn_user(
             f"the channels {merged} vary by less than float32 can resolve at their size, and become constant; read "
             "them with dtype=torch.float64, or subtract a constant first.",
-            UserWarning,
-            stacklevel=4,
         )
 
 
@@ -362,10 +359,8 @@ def _channel_columns(columns: dict[str, nw.Series[Any]], static: Collection[str]
             + (f", only {others}. Convert one of them to numbers." if others else "; add one.")
         )
     if others:
-        warnings.warn(
+        warn_user(
             f"columns left out, because they are not {expected}: {others}. Convert them, name text in static= if it "
             "has one value per series, or choose with channels=.",
-            UserWarning,
-            stacklevel=4,
         )
     return tuple(chosen)

@@ -118,7 +118,7 @@ class ExclusiveClasses(ClassificationTask):
         told = f"Predicted {short(names[answer])} with {percent(p[answer])}"
         if true == answer:
             return RIGHT[role], f"{told}, rightly"
-        return WRONG[role], f"{told}, wrongly: it is {short(names[true])}, which gets {percent(p[true])}"
+        return WRONG[role], f"{told}, wrongly: the truth is {short(names[true])}, which got {percent(p[true])}"
 
 
 def check_counting_targets(targets: Tensor, shape: tuple[int, ...], most: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..figures import DASHED, DOTS, GREY, LINE, Column, Drawing, SlidingTable, draw, number, percent, short
+from ..figures import DASHED, DOTS, GREY, LINE, Column, Drawing, SlidingTable, draw, percent, short
 
 Array = NDArray[Any]
 SENSITIVITIES = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.3)  # the rows of the table come nearest to these
@@ -61,7 +61,7 @@ def operating_points(p: Array, yes: Array, names: tuple[str, str], cases: str, *
     independent
         Whether cases are independent, so that intervals for their shares make sense.
     """
-    no_name, yes_name = names
+    no_name, yes_name = (f'"{name}"' for name in names)
     thresholds = thresholds_of(p)
     found = counts_at(thresholds, p, yes)
     alarms, total = found.true + found.false, found.positives + found.negatives
@@ -76,17 +76,19 @@ def operating_points(p: Array, yes: Array, names: tuple[str, str], cases: str, *
         Column(
             "alarm from", f"an alarm is given if the predicted probability of {yes_name} is at least this threshold"
         ),
-        Column("sensitivity", f"of the {cases} that are {yes_name}, the share with an alarm (recall)"),
-        Column("specificity", f"of the {cases} that are {no_name}, the share without an alarm"),
-        Column("PPV", f"positive predictive value: of the alarms, the share that is {yes_name} (precision)"),
-        Column("NPV", f"negative predictive value: of the {cases} without an alarm, the share that is {no_name}"),
+        Column("sensitivity", f"of the {cases} with {yes_name}, the share with an alarm (recall)"),
+        Column("specificity", f"of the {cases} with {no_name}, the share without an alarm"),
+        Column(
+            "PPV", f"positive predictive value: of the {cases} with an alarm, the share with {yes_name} (precision)"
+        ),
+        Column("NPV", f"negative predictive value: of the {cases} without an alarm, the share with {no_name}"),
         Column(f"alarms per 100 {cases}", f"how many of 100 {cases} get an alarm"),
     )
     rows = tuple(
         (
             percent(float(threshold)),
             *(percent(part[k] / of[k]) if of[k] else "-" for part, of in shares),
-            number(100 * alarms[k] / total),
+            f"{100 * alarms[k] / total:.1f}",
         )
         for k, threshold in enumerate(thresholds)
     )
@@ -97,10 +99,10 @@ def operating_points(p: Array, yes: Array, names: tuple[str, str], cases: str, *
     sensitivity = found.true / found.positives
     nearest = [int(np.abs(sensitivity - wanted).argmin()) for wanted in SENSITIVITIES]
     return SlidingTable(
-        f"Alarms for {short(yes_name, 40)}",
+        f"Alarms for {short(names[1], 40)}",
         f"Each row is a threshold on the predicted probability of {yes_name}, measured on the test {cases}. "
         + ("Small figures: 95 % intervals. " if independent else "")
-        + f"A lower threshold finds more {yes_name} and gives more false alarms. "
+        + "A lower threshold misses fewer cases and gives more false alarms. "
         "Choose a threshold for what a missed case and a false alarm cost, not for the highest figure.",
         columns,
         rows,
@@ -158,7 +160,7 @@ def decision_curve(p: Array, yes: Array, name: str, beside: Array | None) -> Dra
 
     see = (
         f"True alarms per case, minus the false alarms at the price that the threshold implies: whoever acts from 20 % "
-        f"on accepts four false alarms for one {short(name)}. The model is of use at the thresholds where its line is "
-        "the highest."
+        f"on accepts four false alarms for one true alarm for {short(name)}. The model is of use at the thresholds "
+        "where its line is the highest."
     )
     return draw("Decision curve", see, paint)
