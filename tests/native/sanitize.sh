@@ -36,8 +36,9 @@ if [ "$sanitizers" = thread ]; then
   libraries="$(library libtsan.so):$(library libstdc++.so)"
   export TSAN_OPTIONS="halt_on_error=1:exitcode=66:ignore_noninstrumented_modules=1:die_after_fork=0"
   run=(setarch -R)
-  # What shares work among threads, or is called from several.
-  tests=(tests/native tests/engine tests/models/test_model_streams.py)
+  # What shares work among threads, or is called from several at once.
+  tests=(tests/native/test_process.py tests/native/test_row_feature_kernels.py tests/engine/test_engine_process.py
+    tests/engine/test_batch_mates.py tests/engine/test_walks.py tests/models/test_model_streams.py)
   symbol=__tsan_init
 else
   libraries="$(library libasan.so):$(library libubsan.so):$(library libstdc++.so)"
