@@ -22,6 +22,7 @@ site() { "$1/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 packages="$(site "$build/venv/bin")"
 site "$bin" > "$packages/parent.pth"
 cp -r src/neuralcde "$packages/"
+rm -f "$packages"/neuralcde/_native/_kernels*.so
 PATH="$bin:$PATH" cmake --install "$build/cmake" --prefix "$packages"
 
 # The sanitizers must be the first libraries of the process; libstdc++ comes with them so that exceptions are seen.
@@ -32,13 +33,14 @@ run=()
 tests=(tests/native tests/paths tests/engine tests/models --deselect tests/paths/test_memory.py)
 if [ "$sanitizers" = thread ]; then
   # Python and torch are not instrumented, so what they do with memory is not looked at: their locks would not be seen.
-  # A child that forks from a process with threads may go on. Addresses are not randomised, as GCC 12 needs it.
+  # Forked children are left out: this sanitizer does not support new threads in them. Addresses are not randomised,
+  # because GCC 12 cannot deal with all that newer kernels give.
   libraries="$(library libtsan.so):$(library libstdc++.so)"
-  export TSAN_OPTIONS="halt_on_error=1:exitcode=66:ignore_noninstrumented_modules=1:die_after_fork=0"
+  export TSAN_OPTIONS="halt_on_error=1:exitcode=66:ignore_noninstrumented_modules=1"
   run=(setarch -R)
   # What shares work among threads, or is called from several at once.
   tests=(tests/native/test_process.py tests/native/test_row_feature_kernels.py tests/engine/test_engine_process.py
-    tests/engine/test_batch_mates.py tests/engine/test_walks.py tests/models/test_model_streams.py)
+    tests/engine/test_batch_mates.py tests/engine/test_walks.py tests/models/test_model_streams.py -k "not forked")
   symbol=__tsan_init
 else
   libraries="$(library libasan.so):$(library libubsan.so):$(library libstdc++.so)"
