@@ -28,9 +28,10 @@ reproduce: .venv/.package
 	$(BIN)/python -m experiments $(NAME) $(ARGS)
 	$(BIN)/python -m experiments $(NAME) tables $(ARGS)
 
-# The native tests again, against a build with the address and undefined-behaviour sanitizers.
+# The native tests again, against builds with the sanitizers of GCC.
 sanitize: .venv/.package
-	bash tests/native/sanitize.sh
+	bash tests/native/sanitize.sh address,undefined
+	bash tests/native/sanitize.sh thread
 
 # Random tables, model folders and checkpoints for an hour, or for SECONDS.
 SECONDS ?= 3600

@@ -9,6 +9,8 @@
 #include "interrupt_flag.hpp"
 #include "parallel.hpp"
 #include "prepared.hpp"
+#include "series_worker.hpp"
+#include "single.hpp"
 #include "solve_plan.hpp"
 #include "tile.hpp"
 #include "tile_worker.hpp"
@@ -45,9 +47,21 @@ void solve_tiles(const Problem<Real>& problem, bool backward) {
         }
 }
 
+// Few series, one after another on the calling thread.
+template <class Real>
+void solve_series(const Problem<Real>& problem) {
+    const Single<Real> flow(problem.flow, true), jump(problem.jump, true);
+    SeriesWorker<Real> worker(problem, flow, jump);
+    InterruptFlag interrupt(problem.interrupted);
+    for (int64_t place = 0; place < problem.series && !interrupt.set(); ++place) worker.forward(place, interrupt);
+}
+
 template <class Real>
 void solve(const Problem<Real>& problem, bool backward) {
-    if (problem.registers == 2) {
+    // A series alone takes about an eighth of the time of a tile of 16.
+    if (!backward && problem.registers == 1 && 2 * problem.series < lane_count<Real>) {
+        solve_series(problem);
+    } else if (problem.registers == 2) {
         solve_tiles<Real, 2>(problem, backward);
     } else {
         solve_tiles<Real, 1>(problem, backward);

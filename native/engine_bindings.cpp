@@ -191,14 +191,7 @@ class Solve {
 
     void check_checkpoints(size_t size, const Real* data) const {
         require(static_cast<int64_t>(size) == checkpoint_size, "checkpoints have the wrong size");
-        require(reinterpret_cast<uintptr_t>(data) % 64 == 0, "checkpoints must be aligned to 64 bytes");
-    }
-
-    static void run(void (*engine)(const Problem<Real>&), Problem<Real>& call) {
-        interruptible([&](std::function<bool()> interrupted) {
-            call.interrupted = std::move(interrupted);
-            engine(call);
-        });
+        require(!size || reinterpret_cast<uintptr_t>(data) % 64 == 0, "checkpoints must be aligned to 64 bytes");
     }
 
     // The arrays that the problem points to.

@@ -23,10 +23,11 @@
 
 namespace neuralcde {
 
-// The function of the loaded OpenMP runtime that runs work on several threads, or null.
+// The function of the loaded OpenMP runtime that runs work on several threads, or null. Sanitizers see into our threads
+// only.
 using Team = void (*)(void (*work)(void*), void* data, unsigned threads, unsigned flags);
 inline Team team() {
-#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     static const pid_t home = getpid();
     static const Team found = reinterpret_cast<Team>(dlsym(RTLD_DEFAULT, "GOMP_parallel"));
     return getpid() == home ? found : nullptr;

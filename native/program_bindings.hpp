@@ -158,6 +158,15 @@ void interruptible(Work work) {
     if (stopped) throw nanobind::python_error();
 }
 
+// Runs one call of the engine, which Ctrl-C can end.
+template <class Call>
+void run(void (*engine)(const Call&), Call& call) {
+    interruptible([&](std::function<bool()> interrupted) {
+        call.interrupted = std::move(interrupted);
+        engine(call);
+    });
+}
+
 // noconvert: an array of another dtype or layout is an error, never a silent copy (results in a copy would be lost).
 inline auto exact(const char* name) { return nanobind::arg(name).noconvert(); }
 inline auto maybe(const char* name) { return nanobind::arg(name).noconvert().none() = nanobind::none(); }

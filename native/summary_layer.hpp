@@ -74,7 +74,7 @@ class Summary {
         for (int c = 0; c < clock; ++c) add(first_clock() + c, known[channels_known + c]);
         Real* sums = scratch.sums.data();
         std::copy(row(first_clock() + clock), row(first_clock() + clock) + stride, sums);
-        add_rows<Real>(table.data(), stride, scratch.rows.data(), scratch.values.data(), count, sums);
+        add_rows<Real, false>(table.data(), stride, {scratch.rows.data(), scratch.values.data(), count}, sums);
         apply_to<Real>(Function::silu, sums, out, width);
     }
 

@@ -120,23 +120,20 @@ class WalkBackWorker {
     // Undoes what happened at the rows that were reached: the state there is restored, its gradient is added to the
     // adjoint, and the adjoint goes through the jump. Frees the lanes that are at their first row.
     void leave_rows() {
-        const Real* rows[width];
+        const Real* inputs[width];
         M jumping[registers] = {};
-        bool any = false;
+        const bool any =
+            plan.find_jumps([&](int j) { return lane[j].series < 0 ? -1 : lane[j].row; }, inputs, jumping);
         for (int j = 0; j < width; ++j) {
             const int64_t row = lane[j].series < 0 ? -1 : lane[j].row;
-            const bool jumps = row >= 0 && p.jumps && p.jumps[row];
-            rows[j] = jumps ? p.row_inputs + row * p.row_features : nullptr;
-            jumping[j / lanes][j % lanes] = jumps ? -1 : 0;
-            any |= jumps;
             if (row < 0) continue;
             for (int h = 0; h < hidden; ++h) {
                 if (p.at_rows) at(state.data(), h, j) = p.at_rows[row * hidden + h];
                 if (p.rows_gradient) at(adjoint(), h, j) += p.rows_gradient[row * hidden + h];
-                if (jumps) at(state.data(), h, j) = p.before_jumps[row * hidden + h];
+                if (jumping[j / lanes][j % lanes]) at(state.data(), h, j) = p.before_jumps[row * hidden + h];
             }
         }
-        if (any) pull_back_jumps(rows, jumping);
+        if (any) pull_back_jumps(inputs, jumping);
         for (int j = 0; j < width; ++j) {
             Lane& l = lane[j];
             if (l.series < 0) continue;
@@ -159,18 +156,16 @@ class WalkBackWorker {
         if (!plan.adaptive) l.substep = p.rule.substeps[l.piece];
     }
 
-    void pull_back_jumps(const Real* const* rows, const M* jumping) {
+    void pull_back_jumps(const Real* const* inputs, const M* jumping) {
         V *w = jump_work.data(), *g = jump_gradient.data(), *a = adjoint();
-        for (int i = 0; i < count; ++i) w[i] = jumping[i % registers] ? state.data()[i] : V{};
-        T::gather(rows, static_cast<int>(p.row_features), w + count);
-        plan.jump.evaluate(w);
+        plan.evaluate_jumps(state.data(), inputs, jumping, w);
         V* out = g + p.jump.output * registers;
         for (int i = 0; i < count; ++i) out[i] = jumping[i % registers] ? a[i] : V{};
         plan.jump.pull_back(w, g, p.input_gradient != nullptr);
         plan.jump.add_to(jump_sums, &w, &g, 1);
         for (int i = 0; i < count; ++i) a[i] = jumping[i % registers] ? g[i] : a[i];
         for (int j = 0; j < width; ++j) {
-            if (!rows[j] || !p.input_gradient) continue;
+            if (!inputs[j] || !p.input_gradient) continue;
             Real* to = p.input_gradient + lane[j].row * p.row_features;
             for (int64_t f = 0; f < p.row_features; ++f) to[f] += at(g, hidden + static_cast<int>(f), j);
         }
@@ -272,14 +267,8 @@ class WalkBackWorker {
     // rejected, unless the state was not finite before: no step can help it then.
     void measure(Real* ratio) const {
         V sum[registers] = {}, before[registers] = {};
-        const Real rtol = static_cast<Real>(p.rule.rtol), atol = static_cast<Real>(p.rule.atol);
-        for (int i = 0; i < 2 * count; ++i) {
-            const V z = state.data()[i], to = end.data()[i], e = error.data()[i];
-            const V a = z < Real(0) ? -z : z, b = to < Real(0) ? -to : to;
-            const V r = e / (atol + rtol * (a > b ? a : b));
-            sum[i % registers] += (e == Real(0) ? V{} : r * r) + to * Real(0);
-            before[i % registers] += z * Real(0);
-        }
+        plan.add_errors(state.data(), end.data(), error.data(), 2 * count, sum);
+        for (int i = 0; i < 2 * count; ++i) before[i % registers] += state.data()[i] * Real(0);
         for (int j = 0; j < width; ++j) {
             const Real found = std::sqrt(sum[j / lanes][j % lanes] / static_cast<Real>(2 * hidden));
             const bool hopeless = before[j / lanes][j % lanes] != 0;

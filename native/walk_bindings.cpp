@@ -207,13 +207,6 @@ class BoundWalk {
                 "counts must have shape (series, columns)");
     }
 
-    static void run(void (*engine)(const Walk<Real>&), Walk<Real>& call) {
-        interruptible([&](std::function<bool()> interrupted) {
-            call.interrupted = std::move(interrupted);
-            engine(call);
-        });
-    }
-
     const Arrays<Real> flow_values, jump_values;
     const Array<const Real, 2> initial;
     const Array<const Real, 3> coefficients;

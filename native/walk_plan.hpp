@@ -58,13 +58,51 @@ struct WalkPlan {
         }
     }
 
+    // Adds the squares of the errors over their tolerances, of `n` registers of numbers that a step takes to `to`. Not a
+    // number where `to` is not finite.
+    void add_errors(const V* from, const V* to, const V* error, int n, V* sum) const {
+        const Real rtol = static_cast<Real>(p.rule.rtol), atol = static_cast<Real>(p.rule.atol);
+        for (int i = 0; i < n; ++i) {
+            const V z = from[i], y = to[i], e = error[i];
+            const V a = z < Real(0) ? -z : z, b = y < Real(0) ? -y : y;
+            const V r = e / (atol + rtol * (a > b ? a : b));
+            sum[i % registers] += (e == Real(0) ? V{} : r * r) + y * Real(0);
+        }
+    }
+
     // The factor from one step length to the next: `ratio` is the error over the tolerance, `previous` that of the
-    // step accepted before. As scalars: the steps of a series do not depend on the lane that it is in.
+    // step accepted before. As scalars: the steps of a series do not depend on the lane that it is in. Rounded, because
+    // the last digits of an error estimate are noise: so the accepted times are the same numbers on every processor.
     double factor(double ratio, double previous) const {
         const double order = p.tableau.order, smooth = ratio <= 1 ? p.rule.smooth : 0;
         double power = std::pow(std::max(ratio, 1e-10), (0.75 * smooth - 1) / order);
         if (smooth > 0) power *= std::pow(previous, smooth / order);
-        return std::min(std::max(safety * power, shrink), grow);
+        int exponent = 0;
+        const double mantissa = std::frexp(safety * power, &exponent);
+        const double rounded = std::ldexp(std::nearbyint(std::ldexp(mantissa, factor_bits)), exponent - factor_bits);
+        return std::min(std::max(rounded, shrink), grow);
+    }
+
+    // The inputs of the jumps at the rows that the lanes have reached (-1: none); false if no lane jumps.
+    template <class RowOf>
+    bool find_jumps(RowOf row_of, const Real** inputs, Mask<Real>* jumping) const {
+        bool any = false;
+        for (int j = 0; j < width; ++j) {
+            const int64_t row = row_of(j);
+            const bool jumps = row >= 0 && p.jumps && p.jumps[row];
+            inputs[j] = jumps ? p.row_inputs + row * p.row_features : nullptr;
+            jumping[j / T::lanes][j % T::lanes] = jumps ? -1 : 0;
+            any |= jumps;
+        }
+        return any;
+    }
+
+    // Evaluates the jump of the lanes that jump, in a workspace.
+    void evaluate_jumps(const V* state, const Real* const* inputs, const Mask<Real>* jumping, V* w) const {
+        const int count = hidden * registers;
+        for (int i = 0; i < count; ++i) w[i] = jumping[i % registers] ? state[i] : V{};
+        T::gather(inputs, static_cast<int>(p.row_features), w + count);
+        jump.evaluate(w);
     }
 
     const Walk<Real>& p;

@@ -150,13 +150,7 @@ class WalkWorker {
     // The error of every lane, over the tolerance: the root mean square over the state. Infinite if not a number.
     void measure(Real* ratio) const {
         V sum[registers] = {};
-        const Real rtol = static_cast<Real>(p.rule.rtol), atol = static_cast<Real>(p.rule.atol);
-        for (int i = 0; i < count; ++i) {
-            const V z = state.data()[i], y = end.data()[i], e = error.data()[i];
-            const V a = z < Real(0) ? -z : z, b = y < Real(0) ? -y : y;
-            const V r = e / (atol + rtol * (a > b ? a : b));
-            sum[i % registers] += (e == Real(0) ? V{} : r * r) + y * Real(0);  // not a number if y is not finite
-        }
+        plan.add_errors(state.data(), end.data(), error.data(), count, sum);
         for (int j = 0; j < width; ++j) {
             const Real found = std::sqrt(sum[j / lanes][j % lanes] / static_cast<Real>(hidden));
             ratio[j] = std::isfinite(found) ? found : std::numeric_limits<Real>::infinity();
@@ -248,25 +242,14 @@ class WalkWorker {
 
     // Jumps at the rows that were reached, saves their states, and frees the lanes whose series is finished.
     void arrive() {
-        const Real* rows[width];
+        const Real* inputs[width];
         M jumping[registers] = {};
-        bool any = false;
-        for (int j = 0; j < width; ++j) {
-            const int64_t row = lane[j].series < 0 ? -1 : lane[j].row;
-            const bool jumps = row >= 0 && p.jumps && p.jumps[row];
-            rows[j] = jumps ? p.row_inputs + row * p.row_features : nullptr;
-            jumping[j / lanes][j % lanes] = jumps ? -1 : 0;
-            any |= jumps;
-            if (jumps && p.before_jumps) save(j, p.before_jumps + row * hidden);
-        }
-        if (any) {
-            V *w = jump_work.data(), *z = state.data();
-            std::copy(z, z + count, w);
-            for (int i = 0; i < count; ++i) w[i] = jumping[i % registers] ? w[i] : V{};
-            T::gather(rows, static_cast<int>(p.row_features), w + count);
-            plan.jump.evaluate(w);
-            const V* out = w + p.jump.output * registers;
-            for (int i = 0; i < count; ++i) z[i] = jumping[i % registers] ? out[i] : z[i];
+        if (plan.find_jumps([&](int j) { return lane[j].series < 0 ? -1 : lane[j].row; }, inputs, jumping)) {
+            for (int j = 0; j < width; ++j)
+                if (holds(jumping, j) && p.before_jumps) save(j, p.before_jumps + lane[j].row * hidden);
+            plan.evaluate_jumps(state.data(), inputs, jumping, jump_work.data());
+            const V* out = jump_work.data() + p.jump.output * registers;
+            for (int i = 0; i < count; ++i) state.data()[i] = jumping[i % registers] ? out[i] : state.data()[i];
         }
         for (int j = 0; j < width; ++j) {
             Lane& l = lane[j];

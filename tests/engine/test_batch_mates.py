@@ -50,6 +50,39 @@ def test_alone_or_in_a_batch(dtype, flow, activation):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("hidden", [1, 16, 30, 64])
+@pytest.mark.parametrize("steps", [nc.AtKnots(), nc.AtKnots(substeps=3)])
+def test_few_series_have_the_bits_of_a_tile(dtype, hidden, steps):
+    """Few series run one after another, and then the lanes of a register are features; with and without gradients."""
+    path, z0, _, jump = batch(dtype, hidden=hidden)
+    for field in (
+        mlp(path, hidden, width=33, depth=2, activation="relu"),
+        nc.LowRankField(path.channels, hidden, rank=3, width=20).to(dtype),
+    ):
+        together = solve(path, z0, flow=ControlTerm(field), jump=jump, steps=steps, save="knots")
+        for few in (slice(0, 1), slice(5, 7), slice(8, 12), slice(20, 28)):
+            part, rows = path[few], slice(path.series.offsets[few.start], path.series.offsets[few.stop])
+            for grad in (False, True):
+                with torch.set_grad_enabled(grad):
+                    own = part_of(jump, path, range(few.start, few.stop))
+                    found = solve(part, z0[few], flow=ControlTerm(field), jump=own, steps=steps, save="knots")
+                assert torch.equal(found.at_knots, together.at_knots[rows])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gradients_of_few_series_are_those_of_their_tile(dtype):
+    """The checkpoints of few series are laid out like those of a tile."""
+    path, z0, flow, jump = batch(dtype, hidden=20)
+    for every in (1, 3):
+        sums = []
+        for part in (slice(0, 2), slice(0, 20)):
+            case = Case(path[part], z0[part], flow, part_of(jump, path, range(part.stop)))
+            case.solve(gradient=nc.Checkpoint(every)).last[:2].square().sum().backward()
+            sums.append(case.z0.grad[:2])
+        torch.testing.assert_close(*sums, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("flow", ["cde", "driven", "autonomous"])
 @pytest.mark.parametrize("solver", ["dopri5", "tsit5"])
 def test_adaptive_steps_alone_or_in_a_batch(dtype, flow, solver):

@@ -138,7 +138,7 @@ def test_ctrl_c_ends_a_long_solve():
         return nc.solve_cde(path, field, z0, steps=nc.AtKnots(substeps=substeps)).last
 
     start = time.monotonic()
-    loss = end(8000).sum()
+    loss = end(20_000).sum()
     alone = 3 * (time.monotonic() - start)  # lower bound for the time of a backward pass
     start = time.monotonic()
     backwards, whole = interrupted(loss.backward), time.monotonic() - start

@@ -206,6 +206,31 @@ def test_what_is_lowered(name, field, path, monkeypatch):
 
 
 @pytest.mark.skipif(kernels is None, reason="the native kernels were not built or are turned off")
+def test_the_memory_of_weights_may_change(path, monkeypatch):
+    """New memory for the same parameter, another order of the same memory, and weights that are not contiguous."""
+    field, z0 = mlp(path, HIDDEN, width=HIDDEN), states(path, HIDDEN)
+    weight = field.layers[0].weight
+
+    def replaced():
+        weight.data = torch.randn(HIDDEN, HIDDEN, dtype=weight.dtype)
+
+    def turned():
+        weight.data = weight.data.t()
+
+    def changed_in_place():
+        with torch.no_grad():
+            weight.add_(1.0)
+
+    for change in (replaced, changed_in_place, turned, changed_in_place, changed_in_place, turned, replaced, turned):
+        change()
+        found = []
+        for engine in ("native", "torch"):
+            on_engine(monkeypatch, engine)
+            found.append(nc.solve_cde(path, field, z0).last)
+        torch.testing.assert_close(*found, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.skipif(kernels is None, reason="the native kernels were not built or are turned off")
 def test_the_engine_reads_the_current_weights(path, monkeypatch):
     """Weights changed in place, replaced, loaded, or converted to another dtype and back."""
     on_engine(monkeypatch, "native")
@@ -354,7 +379,15 @@ def test_a_program_is_cached_until_its_module_changes():
     field.double()
     assert program() is first
     field.layers[0].weight = nn.Parameter(torch.zeros(5, HIDDEN))
-    assert program().parameters[0] is field.layers[0].weight
+    kept = program()
+    assert kept.parameters[0] is field.layers[0].weight
+    field.eval()
+    assert program() is kept
+    field.train()
+    assert program() is kept
+    field.layers[0].weight.data = torch.zeros(3, HIDDEN)
+    assert isinstance(program(), str)
+    field.layers[0].weight.data = torch.zeros(5, HIDDEN)
     field.layers[1] = nn.Tanh()
     assert program().ops.tolist() != first.ops.tolist()
     field.layers[1] = nn.Softplus(beta=1.0)

@@ -6,6 +6,7 @@ from .lowering import lowers as lowers
 from .native import EventColumns as EventColumns
 from .native import NativeProblem as NativeProblem
 from .native import TableauColumns as TableauColumns
+from .native import available as available
 from .native import engine_name as engine_name
 from .native import most_stages as most_stages
 from .native import once_differentiable as once_differentiable

@@ -29,10 +29,11 @@ from .program import Program, ProgramBuilder, Region
 
 Lowering = Callable[[ProgramBuilder, Any], Region]
 _registry: dict[type[nn.Module], Lowering] = {}
-# Cached programs with the fingerprint of their module. Weak keys: a cached program does not keep its module alive.
-_programs: weakref.WeakKeyDictionary[nn.Module, tuple[tuple[Any, ...], Program | str]] = weakref.WeakKeyDictionary()
+# Weak keys: a cached program does not keep its module alive.
+_programs: weakref.WeakKeyDictionary[nn.Module, _Cached] = weakref.WeakKeyDictionary()
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+INTERNAL = frozenset(vars(nn.Module()))  # names of attributes that are no settings
 GLOBAL_HOOKS = tuple(f"_global{name}" for name in HOOKS)
 FUSED = {nn.ReLU: "relu", nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.Softplus: "softplus"}
 
@@ -65,32 +66,32 @@ def lower(module: nn.Module, hidden: int, inputs: int) -> Program | str:
     """
     if type(module) not in _registry:
         return f"{type(module).__name__} is not a module that the engine knows"
-    builder = ProgramBuilder(hidden, 0 if type(module) is ODEField else inputs)
-    return _program(module, builder, _registry[type(module)])
+    return _program(module, hidden, 0 if type(module) is ODEField else inputs, _registry[type(module)])
 
 
 def lower_layers(layers: nn.Module, inputs: int) -> Program | str:
     """The program of a composition of common layers, applied row by row; or the reason why there is none."""
-    return _program(layers, ProgramBuilder(0, inputs), lambda builder, layers: chain(builder, layers, builder.input))
+    return _program(layers, 0, inputs, lambda builder, layers: chain(builder, layers, builder.input))
 
 
-def _program(module: nn.Module, builder: ProgramBuilder, lowering: Lowering) -> Program | str:
-    parts = _parts(module)
-    try:
-        check_plain(parts)
-    except NotLoweredError as reason:
-        return str(reason)
-    # A program refers to the module's parameters, so new values need no new program. A lowering that made tensors of
-    # its own (a slice of a parameter, a constant) would go stale, so such a program is not cached.
-    fingerprint = builder.state.count, builder.input.count, *_fingerprint(parts)
-    before, program = _programs.get(module, ((), ""))
-    if before != fingerprint:
-        program = _lowered(module, builder, lowering)
+def _program(module: nn.Module, hidden: int, inputs: int, lowering: Lowering) -> Program | str:
+    before = _programs.get(module)
+    if before is None or (before.hidden, before.inputs) != (hidden, inputs) or not before.valid():
+        parts = _parts(module)
+        try:
+            check_plain(parts)
+        except NotLoweredError as reason:
+            return str(reason)
+        before = _Cached(hidden, inputs, parts, _lowered(module, ProgramBuilder(hidden, inputs), lowering))
+        # A program refers to the module's parameters, so new values need no new program. A lowering that made tensors
+        # of its own (a slice of a parameter, a constant) would go stale, so such a program is not cached.
+        program = before.program
         if isinstance(program, str) or {*map(id, program.parameters)} <= {*map(id, module.parameters())}:
-            _programs[module] = fingerprint, program
-    # Checked at every call: `module.to(...)` changes dtype and device without a new fingerprint.
+            _programs[module] = before
+    program = before.program
+    # Checked at every call: `module.to(...)` changes dtype and device of the same parameters.
     for parameter in () if isinstance(program, str) else program.parameters:
-        if parameter.device.type != "cpu" or parameter.dtype not in (torch.float32, torch.float64):
+        if not parameter.is_cpu or parameter.dtype not in (torch.float32, torch.float64):
             return f"a parameter is {parameter.dtype} on {parameter.device}"
     return program
 
@@ -107,16 +108,47 @@ def _parts(module: nn.Module) -> list[nn.Module]:
     return found
 
 
-def _fingerprint(parts: list[nn.Module]) -> list[Any]:
-    """Everything that a program depends on: identity and type of the submodules, their parameters, their settings."""
-    found: list[Any] = []
-    for part in parts:
-        own = vars(part)
-        found += id(part), type(part)
-        for value in own["_parameters"].values():
-            found += id(value), None if value is None else value.shape
-        found += [value for value in own.values() if type(value) in (int, float, tuple)]
-    return found
+class _Cached:
+    """A program, or the reason why there is none, with everything that it depends on.
+
+    That is the type of the submodules, their parameters and their settings. Of each part the `__dict__` is kept, and
+    not the part itself: a reference to the module would keep its entry in the cache alive.
+    """
+
+    def __init__(self, hidden: int, inputs: int, parts: list[nn.Module], program: Program | str):
+        self.hidden, self.inputs, self.program = hidden, inputs, program
+        owns = [vars(part) for part in parts]
+        self._owns = [(own, dict(own)) for own in owns]
+        self._children = [(own["_modules"], dict(own["_modules"])) for own in owns]
+        self._submodules = parts[1:]
+        self._kinds = [*map(type, self._submodules)]
+        self._parameters = [(own["_parameters"], dict(own["_parameters"])) for own in owns if own["_parameters"]]
+        self._shapes = [(p, p.shape) for _, held in self._parameters for p in held.values() if p is not None]
+        self._hooks = [own[name] for own in owns for name in HOOKS]
+
+    def valid(self) -> bool:
+        """Whether the module is still the one that was lowered, without hooks and replaced methods.
+
+        A comparison of dictionaries looks at values only where they are not the same objects, so it is fast.
+        """
+        if any(self._hooks) or any(vars(torch_module).get(name) for name in GLOBAL_HOOKS):
+            return False
+        for held, before in self._parameters:
+            if [*map(id, held.values())] != [*map(id, before.values())]:
+                return False
+        for parameter, shape in self._shapes:
+            if parameter.shape != shape:
+                return False
+        try:
+            for own, before in self._owns:
+                if own != before:
+                    before["training"] = own.get("training")  # no program depends on it
+                    if own != before:
+                        return False
+            same = all(held == before for held, before in self._children)
+        except (RuntimeError, ValueError):  # a tensor or an array was replaced
+            return False
+        return same and [*map(type, self._submodules)] == self._kinds
 
 
 def _lowered(module: nn.Module, builder: ProgramBuilder, lowering: Lowering) -> Program | str:

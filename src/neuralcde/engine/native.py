@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -14,7 +15,9 @@ from torch import Tensor
 from .._native import kernels, level
 from .._native.once import once_differentiable as once_differentiable_or
 from ..series import ragged
-from .program import Program
+from .program import Array, Program, array_of
+
+NOTHING = {torch.float32: np.empty((1, 0), np.float32), torch.float64: np.empty((1, 0), np.float64)}
 
 once_differentiable = once_differentiable_or(
     'this solve cannot be differentiated twice; use gradient="backprop", which differentiates the plain loop.'
@@ -137,49 +140,49 @@ def solve_natively(
     Gradients are exact for the discretised solve. The forward pass keeps every `every`-th state; the backward pass
     recomputes the stages.
     """
-    flow, jump = problem.parameters()
-    inputs = z0.new_zeros(0, 0) if row_inputs is None else row_inputs
-    differentiable = (z0, coefficients, inputs, *flow, *jump)
-    if not (torch.is_grad_enabled() and any(x.requires_grad for x in differentiable)):
-        states, failed, _, _ = _forward(problem, 0, *differentiable)
-        return states, failed
-    states, failed = _Solve.apply(problem, *differentiable)  # type: ignore[no-untyped-call]
+    if torch.is_grad_enabled():
+        flow, jump = problem.parameters()
+        inputs = z0.new_zeros(0, 0) if row_inputs is None else row_inputs
+        differentiable = (z0, coefficients, inputs, *flow, *jump)
+        if any(x.requires_grad for x in differentiable):
+            states, failed = _Solve.apply(problem, *differentiable)  # type: ignore[no-untyped-call]
+            return states, failed
+    states, failed, _, _ = _forward(problem, 0, z0, coefficients, row_inputs)
     return states, failed
 
 
 def _forward(
-    problem: NativeProblem, every: int, z0: Tensor, coefficients: Tensor, row_inputs: Tensor, *parameters: Tensor
-) -> tuple[Tensor, Tensor, Any, Tensor]:
+    problem: NativeProblem, every: int, z0: Tensor, coefficients: Tensor, row_inputs: Tensor | None
+) -> tuple[Tensor, Tensor, Any, Array]:
     """The saved states, the failed events, the solve as an object of the compiled module, and its checkpoints."""
     assert kernels is not None
-    values = [parameter.detach().contiguous() for parameter in parameters]
-    count = len(problem.parameters()[0])
+    events = problem.events
     call = (kernels.Solve32 if z0.dtype == torch.float32 else kernels.Solve64)(
         flow=native_program(problem.flow),
-        flow_values=values[:count],
+        flow_values=native_values(problem.flow),
         drive=getattr(kernels.Drive, problem.drive),
         jump=native_program(problem.jump),
-        jump_values=values[count:],
+        jump_values=native_values(problem.jump),
         tableau=problem.tableau.native,
-        initial=z0.detach().contiguous(),
-        coefficients=coefficients.detach().contiguous(),
-        row_inputs=row_inputs.detach().contiguous(),
-        events=kernels.Events(**vars(problem.events)),
-        saved=kernels.Saved(problem.saved_offsets, problem.saved_event),
+        initial=array_of(z0),
+        coefficients=array_of(coefficients),
+        row_inputs=NOTHING[z0.dtype] if row_inputs is None else array_of(row_inputs),
+        events=kernels.Events(**{name: None if x is None else array_of(x) for name, x in vars(events).items()}),
+        saved=kernels.Saved(array_of(problem.saved_offsets), array_of(problem.saved_event)),
         every=every,
         threads=torch.get_num_threads(),
     )
-    failed = torch.full((len(z0),), -1, dtype=torch.int64)
-    checkpoints = z0.new_empty(call.checkpoints)
+    failed = torch.from_numpy(np.full(len(z0), -1))
+    checkpoints = z0.new_empty(call.checkpoints).numpy() if every else NOTHING[z0.dtype][0]
     known = problem.event_states
     if known is None:
         states = z0.new_empty(len(problem.saved_event), z0.shape[1])
-        call.forward(states=states, failed_event=failed, checkpoints=checkpoints)
+        call.forward(states=states.numpy(), failed_event=failed.numpy(), checkpoints=checkpoints)
     else:
         owner = ragged.series_of_rows(problem.saved_offsets)
         states = known.index_select(0, problem.events.offsets.index_select(0, owner) + problem.saved_event)
         if every:
-            call.lay_out(event_states=known, checkpoints=checkpoints)
+            call.lay_out(event_states=array_of(known), checkpoints=checkpoints)
     return states, failed, call, checkpoints
 
 
@@ -190,7 +193,7 @@ class _Solve(torch.autograd.Function):
     def forward(
         ctx: Any, problem: NativeProblem, z0: Tensor, coefficients: Tensor, row_inputs: Tensor, *parameters: Tensor
     ) -> Any:
-        states, failed, call, checkpoints = _forward(problem, problem.every, z0, coefficients, row_inputs, *parameters)
+        states, failed, call, checkpoints = _forward(problem, problem.every, z0, coefficients, row_inputs)
         ctx.call, ctx.checkpoints, ctx.count = call, checkpoints, len(problem.parameters()[0])
         ctx.save_for_backward(z0, coefficients, row_inputs, *parameters)
         ctx.mark_non_differentiable(failed)
@@ -224,3 +227,8 @@ def _zeros(like: Tensor) -> Tensor:
 def native_program(program: Program | None) -> Any:
     """The program as an object of the compiled module."""
     return None if program is None else program.native
+
+
+def native_values(program: Program | None) -> list[Array]:
+    """The numbers of the program's parameters."""
+    return [] if program is None else program.values

@@ -7,10 +7,11 @@ reads some ranges of features and writes another.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from .._native import kernels
@@ -21,7 +22,16 @@ def _numbered(names: str) -> dict[str, int]:
     return {} if kernels is None else {name: number for number, name in enumerate(getattr(kernels, names))}
 
 
+Array = NDArray[Any]
 CODES, FUNCTIONS = _numbered("CODES"), _numbered("FUNCTIONS")
+
+
+def array_of(tensor: Tensor) -> Array:
+    """The numbers of a tensor for the compiled module, without a copy if they are contiguous.
+
+    As an array of numpy, because the module takes ten times as long to read a tensor of torch.
+    """
+    return tensor.detach().contiguous().numpy()
 
 
 @dataclass(frozen=True)
@@ -73,6 +83,20 @@ class Program:
         """The program as an object of the compiled module."""
         assert kernels is not None
         return kernels.Program(self.ops, self.numbers, self.features, self.input, self.output)
+
+    @property
+    def values(self) -> list[Array]:
+        """The numbers of the parameters, for the compiled module."""
+        places = [(value.data_ptr(), value.dtype, value.is_contiguous()) for value in self.parameters]
+        known, arrays = self._values
+        if places != known:
+            arrays = [array_of(value) for value in self.parameters]
+            # Not copies, which would go stale. The arrays hold their memory, so no other tensor comes to lie there.
+            if all(contiguous for _, _, contiguous in places):
+                object.__setattr__(self, "_values", (places, arrays))
+        return arrays
+
+    _values: tuple[list[Any], list[Array]] = field(default=([], []), init=False, repr=False)
 
 
 class ProgramBuilder:

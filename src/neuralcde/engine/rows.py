@@ -14,7 +14,7 @@ from .._native import kernels
 from .._native.transforms import transformed
 from .lowering import lower_layers
 from .native import available
-from .program import Program
+from .program import Program, array_of
 
 
 def apply_layers(layers: nn.Module, rows: Float[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch outputs"]:
@@ -31,8 +31,7 @@ def evaluate_rows(program: Program, rows: Float[Tensor, "rows features"]) -> Flo
     """Evaluate the program on every row [state, input], without gradients."""
     assert kernels is not None
     results = rows.new_empty(len(rows), program.outputs)
-    values = [parameter.detach().contiguous() for parameter in program.parameters]
-    kernels.evaluate_rows(program.native, values, rows.detach().contiguous(), results, torch.get_num_threads())
+    kernels.evaluate_rows(program.native, program.values, array_of(rows), results.numpy(), torch.get_num_threads())
     return results
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -11,8 +10,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from .._native import kernels
-from .native import TableauColumns, native_program
-from .program import Program
+from .native import TableauColumns, native_program, native_values
+from .program import Program, array_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,25 +52,23 @@ class WalkProblem:
         z0: Float[Tensor, "series hidden"],
         coefficients: Float[Tensor, "pieces powers channels"],
         row_inputs: Float[Tensor, "rows features"],
-        flow_values: Sequence[Tensor],
-        jump_values: Sequence[Tensor],
     ) -> Any:
         """The walk as an object of the compiled module."""
         assert kernels is not None
         return (kernels.Walk32 if z0.dtype == torch.float32 else kernels.Walk64)(
             flow=native_program(self.flow),
-            flow_values=[value.detach().contiguous() for value in flow_values],
+            flow_values=native_values(self.flow),
             drive=getattr(kernels.Drive, self.drive),
             jump=native_program(self.jump),
-            jump_values=[value.detach().contiguous() for value in jump_values],
+            jump_values=native_values(self.jump),
             tableau=self.tableau.native,
-            initial=z0.detach().contiguous(),
-            coefficients=coefficients.detach().contiguous(),
-            row_inputs=row_inputs.detach().contiguous(),
-            row_offsets=self.row_offsets,
-            time=self.time.detach().contiguous(),
+            initial=array_of(z0),
+            coefficients=array_of(coefficients),
+            row_inputs=array_of(row_inputs),
+            row_offsets=array_of(self.row_offsets),
+            time=array_of(self.time),
             pieces_per_gap=self.pieces_per_gap,
-            jumps=None if self.jumps is None else self.jumps.contiguous().view(torch.uint8),
+            jumps=None if self.jumps is None else array_of(self.jumps.view(torch.uint8)),
             threads=torch.get_num_threads(),
             **self.rule,
         )
@@ -134,13 +131,13 @@ def walk_forward(
     stopped = torch.zeros(len(z0), dtype=torch.float64)
     stored = z0.new_empty(walk.stored, z0.shape[1]) if stores else None
     steps = walk.forward(
-        last=last,
-        at_rows=rows_after,
-        before_jumps=rows_before,
-        counts=counts,
-        stopped=stopped,
+        last=last.numpy(),
+        at_rows=None if rows_after is None else rows_after.numpy(),
+        before_jumps=None if rows_before is None else rows_before.numpy(),
+        counts=counts.numpy(),
+        stopped=stopped.numpy(),
         keep_steps=keep_steps,
-        stored_states=stored,
+        stored_states=None if stored is None else stored.numpy(),
     )
     finished, accepted, rejected, evaluations, stuck = counts.unbind(1)
     return Walked(

@@ -22,6 +22,7 @@ from .terms import Jump, Term
 # shorter than SMALLEST times its piece means that no step length satisfies the tolerances.
 SAFETY, SHRINK, GROW, SMALLEST = 0.9, 0.2, 10.0, 1e-12
 SMALLEST_RATIO = 1e-4  # that a PI controller remembers
+FACTOR_BITS = 13  # of the factor from one step length to the next
 
 
 class Found(NamedTuple):
@@ -180,6 +181,11 @@ def step_factor(
 
     numpy computes the power. torch's result depends on the position of a number within a SIMD register, so the steps of
     a series would depend on the rest of its batch.
+
+    The factor is rounded to `FACTOR_BITS` bits. An error estimate is a small difference of large numbers: far below its
+    tolerance it has few correct digits, and which ones depends on the engine and on the processor. Without rounding,
+    the accepted times would show this noise (up to 1e-7 of their value in float64). With it they are the same
+    numbers everywhere.
     """
     numbers = ratio.clamp(min=1e-10).cpu().numpy()
     power = np.power(numbers, -1 / order)
@@ -187,7 +193,9 @@ def step_factor(
         smoothed = np.power(numbers, (0.75 * smoothing - 1) / order)
         smoothed *= np.power(previous.cpu().numpy(), smoothing / order)
         power = np.where(numbers <= 1, smoothed, power)
-    return (SAFETY * torch.as_tensor(power, device=ratio.device)).clamp(SHRINK, GROW)
+    mantissa, exponent = np.frexp(SAFETY * power)
+    rounded = np.ldexp(np.rint(np.ldexp(mantissa, FACTOR_BITS)), exponent - FACTOR_BITS)
+    return torch.as_tensor(rounded, device=ratio.device).clamp(SHRINK, GROW)
 
 
 def relative(error: Tensor, scale: Tensor) -> Tensor:

@@ -58,7 +58,7 @@ class _WalkBack(torch.autograd.Function):
         _, _, wants_coefficients, wants_inputs, *_ = ctx.needs_input_grad
         rule = back.problem.rule | ({"smooth": 0.0} if "smooth" in back.problem.rule else {})
         problem = dataclasses.replace(back.problem, rule=rule)
-        bound = problem.bind(z0, coefficients, inputs, parameters[:count], parameters[count:])
+        bound = problem.bind(z0, coefficients, inputs)
         sums = [torch.zeros_like(x, memory_format=torch.contiguous_format) for x in parameters]
         to_z0 = torch.zeros_like(z0, memory_format=torch.contiguous_format)
         to_coefficients, to_inputs = (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
+import math
+
 import torch
 from torch import Tensor
 
@@ -59,7 +60,7 @@ def _all_finite(x: Tensor) -> bool:
     # numpy, because torch would start its threads, which then spin for milliseconds on the cores that the solve needs.
     # Minimum and maximum, because they allocate nothing and both propagate NaN.
     numbers = x.detach().numpy()
-    return numbers.size == 0 or bool(np.isfinite(numbers.min()) and np.isfinite(numbers.max()))
+    return numbers.size == 0 or (math.isfinite(numbers.min()) and math.isfinite(numbers.max()))
 
 
 def has_failures(failed: Tensor) -> bool:

@@ -72,34 +72,48 @@ class KnotEvents(Events):
         Mask of the rows with a jump; None for no jumps.
     """
 
+    # Event number equals row number. A series of n rows has n - 1 pieces, so the piece that starts at a row is its row
+    # number minus the number of series before it.
     jumps: Tensor | None
 
     def __init__(self, offsets: Int[Tensor, "bounds"], time: Float[Tensor, "events"], jumps: Tensor | None):
-        def series(at: Tensor) -> Tensor:
-            return torch.searchsorted(offsets, at, right=True) - 1
+        vars(self).update(offsets=offsets, time=time, jumps=jumps)
 
-        def is_last(at: Tensor) -> Tensor:
-            return offsets[series(at) + 1] - 1 == at
+    @property
+    def piece(self) -> _Column:  # type: ignore[override]
+        """The piece that starts at a row."""
+        return _Column(lambda at: torch.where(self._is_last(at), -1, at - self._series(at)))
 
-        def constant(value: float) -> _Column:
-            return _Column(lambda at: torch.full(at.shape, value, dtype=torch.float64, device=at.device))
+    @property
+    def start(self) -> _Column:  # type: ignore[override]
+        """Every step starts at the start of its piece."""
+        return self._constant(0.0)
 
-        # Event number equals row number. A series of n rows has n - 1 pieces, so the piece that starts at a row is
-        # its row number minus the number of series before it.
-        columns = {
-            "offsets": offsets,
-            "time": time,
-            "jumps": jumps,
-            "piece": _Column(lambda at: torch.where(is_last(at), -1, at - series(at))),
-            "start": constant(0.0),
-            "length": constant(1.0),
-            "duration": _Column(lambda at: time[torch.where(is_last(at), at, at + 1)] - time[at]),
-            "jump_row": _Column(
-                lambda at: torch.full_like(at, -1) if jumps is None else torch.where(jumps[at], at, -1)
-            ),
-        }
-        for name, value in columns.items():
-            object.__setattr__(self, name, value)
+    @property
+    def length(self) -> _Column:  # type: ignore[override]
+        """Every step is a whole piece."""
+        return self._constant(1.0)
+
+    @property
+    def duration(self) -> _Column:  # type: ignore[override]
+        """The time to the next row."""
+        return _Column(lambda at: self.time[torch.where(self._is_last(at), at, at + 1)] - self.time[at])
+
+    @property
+    def jump_row(self) -> _Column:  # type: ignore[override]
+        """The row of the event, if that has a jump."""
+        jumps = self.jumps
+        return _Column(lambda at: torch.full_like(at, -1) if jumps is None else torch.where(jumps[at], at, -1))
+
+    def _series(self, at: Tensor) -> Tensor:
+        return torch.searchsorted(self.offsets, at, right=True) - 1
+
+    def _is_last(self, at: Tensor) -> Tensor:
+        return self.offsets[self._series(at) + 1] - 1 == at
+
+    @staticmethod
+    def _constant(value: float) -> _Column:
+        return _Column(lambda at: torch.full(at.shape, value, dtype=torch.float64, device=at.device))
 
     def columns(self) -> EventColumns:
         """The events in the form that the native engine reads; it computes the other columns from the times."""

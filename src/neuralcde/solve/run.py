@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ..engine import (
     NativeProblem,
     Program,
+    available,
     engine_name,
     lower,
     most_stages,
@@ -121,10 +122,9 @@ def _programs_for_events(problem: Problem) -> Programs | str:
 
 def programs_of(term: Term | None, jump: Jump | None, solver: Solver, z0: Tensor, channels: int) -> Programs | str:
     """The programs of term and jump, or the reason why there are none."""
-    if os.environ.get("NEURALCDE_ENGINE", "") == "torch":
-        return "NEURALCDE_ENGINE=torch"
-    if engine_name() == "torch":
-        return "no native kernels"
+    if not available():
+        forced = os.environ.get("NEURALCDE_ENGINE", "") == "torch"
+        return "NEURALCDE_ENGINE=torch" if forced else "no native kernels"
     if z0.device.type != "cpu":
         return f"the state is on {z0.device}"
     if transformed():

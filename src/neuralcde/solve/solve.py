@@ -28,6 +28,8 @@ from .terms import ControlTerm, Jump, RestartingJump, Term
 from .walked_solution import walked_solution
 from .walks import Walker
 
+ONE_PER_PIECE = AtKnots()
+
 
 def solve_cde(
     path: ControlPath,
@@ -143,7 +145,7 @@ def solve(
         The time from which the t of a field counts; None for the first time of each path. `Adaptive` does not use it.
     """
     chosen, method = as_solver(solver), as_gradient(gradient)
-    steps = AtKnots() if steps is None else steps
+    steps = ONE_PER_PIECE if steps is None else steps
     check_problem(path, z0, flow, jump)
     check_choices(steps, save)
     if flow is not None:
@@ -170,7 +172,7 @@ def solve(
         grid = walk.grid
     elif flow is not None:
         assert not isinstance(steps, Adaptive)
-        simple = knot_events(path, rows) if steps == AtKnots() and not error else None
+        simple = knot_events(path, rows) if steps == ONE_PER_PIECE and not error else None
         if simple is None:
             every = method.every if isinstance(method, Checkpoint | Reversible) else 1
             grid = fixed_grid(path, steps, state_bytes=kept_bytes(carried, every))

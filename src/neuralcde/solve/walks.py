@@ -165,8 +165,7 @@ class Walker:
         return self.z0.new_zeros(0, 0) if self.jump is None else self.jump.inputs
 
     def _natively(self, programs: Programs, *, at_rows: bool, before_jumps: bool, keep_steps: bool) -> Walk:
-        values = [() if program is None else program.parameters for program in programs]
-        bound = self.problem(programs).bind(self.z0, self.path.coefficients, self.inputs, *values)
+        bound = self.problem(programs).bind(self.z0, self.path.coefficients, self.inputs)
         walked = walk_forward(
             bound,
             self.z0,
