@@ -189,7 +189,7 @@ def solve(
     last = states if isinstance(save, str) and save == "last" else states[saved.offsets[1:] - 1]
     last = last[:, :hidden]
     ended = events.time.detach().index_select(0, events.offsets[1:] - 1)
-    statuses = torch.zeros_like(failed) if walk is None else walk.statuses(path)
+    statuses = torch.zeros_like(failed) if walk is None else walk.statuses
     if walk is not None or has_failures(failed):
         statuses = torch.where(failed >= 0, 1, statuses)
         ended = torch.where(failed >= 0, events.time.detach()[events.offsets[:-1] + failed.clamp(min=0)], ended)

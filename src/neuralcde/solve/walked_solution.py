@@ -39,7 +39,7 @@ def walked_solution(walker: Walker, method: Gradient, save: Save) -> Solution | 
     by_torch = isinstance(programs, str) or timed
     walk = walker.walk(programs, at_rows=knots or (adjoint and by_torch), before_jumps=adjoint, keep_steps=False)
     last, at_rows = walk.last, walk.at_rows
-    if adjoint and not walk.complete(path):
+    if adjoint and not walk.complete:
         return None
     if adjoint and by_torch:
         if not isinstance(programs, str):
@@ -48,7 +48,7 @@ def walked_solution(walker: Walker, method: Gradient, save: Save) -> Solution | 
     elif adjoint:
         assert not isinstance(programs, str)
         last, at_rows = adjoint_walk(walker, programs, walk, at_rows=knots)
-    return Solution(path, last, walk.stats, walk.statuses(path), walk.reached, at_rows if knots else None)
+    return Solution(path, last, walk.stats, walk.statuses, walk.reached, at_rows if knots else None)
 
 
 def _adjoint_by_torch(walker: Walker, walk: Walk, save: Save) -> tuple[Tensor, Tensor | None]:

@@ -36,6 +36,8 @@ class Walk(NamedTuple):
         Pieces that were walked to their end, steps and evaluations of the field, per series.
     stuck
         Whether the series stopped because no step was short enough, or its state was not finite.
+    unfinished
+        Whether the series stopped before its end, for any reason.
     reached
         The time at which each series ended or stopped.
     engine
@@ -54,6 +56,7 @@ class Walk(NamedTuple):
     rejected: Int[Tensor, "series"]
     evaluations: Int[Tensor, "series"]
     stuck: Bool[Tensor, "series"]
+    unfinished: Bool[Tensor, "series"]
     reached: Float[Tensor, "series"]
     engine: str
     stored: Float[Tensor, "stored hidden"] | None = None
@@ -63,14 +66,15 @@ class Walk(NamedTuple):
         """The cost of the walk."""
         return Stats(self.evaluations, self.accepted, self.rejected, self.engine)
 
-    def complete(self, path: ControlPath) -> bool:
+    @property
+    def complete(self) -> bool:
         """Whether all series were walked to their ends."""
-        return not bool((self.finished < ragged.lengths(path.piece_offsets)).any())
+        return not bool(self.unfinished.any())
 
-    def statuses(self, path: ControlPath) -> Int[Tensor, "series"]:
+    @property
+    def statuses(self) -> Int[Tensor, "series"]:
         """As in `Solution`."""
-        stopped = torch.where(self.finished < ragged.lengths(path.piece_offsets), 2, 0)
-        return torch.where(self.stuck, 1, stopped)
+        return torch.where(self.stuck, 1, 2 * self.unfinished.long())
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +121,7 @@ class Walker:
         found = adaptive_grid(self.path, self.term, self.jump, self.z0.detach(), self.tableau, self.steps)
         last = found.states[found.grid.offsets[1:] + torch.arange(len(self.path), device=self.path.device)]
         counts = ragged.lengths(found.grid.offsets)
+        unfinished = self._unfinished(found.finished)
         return Walk(
             last,
             found.at_rows,
@@ -128,7 +133,8 @@ class Walker:
             found.rejected,
             found.evaluations,
             found.stuck,
-            self._reached(found.finished, found.stopped),
+            unfinished,
+            self._reached(found.finished, unfinished, found.stopped),
             f"torch: {programs}",
         )
 
@@ -179,6 +185,7 @@ class Walker:
         if keep_steps:
             piece, start, length, states = read_steps(walked)
             grid = Grid(ragged.offsets_of(walked.accepted), piece, start, length)
+        unfinished = self._unfinished(walked.finished)
         return Walk(
             walked.last,
             walked.at_rows,
@@ -190,18 +197,23 @@ class Walker:
             walked.rejected,
             walked.evaluations,
             walked.stuck,
-            self._reached(walked.finished, walked.stopped),
+            unfinished,
+            self._reached(walked.finished, unfinished, walked.stopped),
             engine_name(),
             walked.stored,
         )
 
-    def _reached(self, finished: Int[Tensor, "series"], u: Float[Tensor, "series"]) -> Float[Tensor, "series"]:
+    def _unfinished(self, finished: Int[Tensor, "series"]) -> Bool[Tensor, "series"]:
+        return finished < ragged.lengths(self.path.piece_offsets)
+
+    def _reached(
+        self, finished: Int[Tensor, "series"], unfinished: Bool[Tensor, "series"], u: Float[Tensor, "series"]
+    ) -> Float[Tensor, "series"]:
         """The times at which the series ended or stopped."""
         path = self.path
         knots = path.knots.detach()
-        ends = knots[path.series.offsets[1:] - 1]
-        stopped = finished < ragged.lengths(path.piece_offsets)
-        if not bool(stopped.any()):
+        ends = knots.index_select(0, path.series.offsets[1:] - 1)
+        if not bool(unfinished.any()):
             return ends
         piece = (path.piece_offsets[:-1] + finished).clamp(max=len(path.coefficients) - 1)
-        return torch.where(stopped, knots[piece_start_rows(path)[piece]] + path.durations.detach()[piece] * u, ends)
+        return torch.where(unfinished, knots[piece_start_rows(path)[piece]] + path.durations.detach()[piece] * u, ends)
