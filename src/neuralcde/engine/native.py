@@ -17,7 +17,10 @@ from .._native.once import once_differentiable as once_differentiable_or
 from ..series import ragged
 from .program import Array, Program, array_of
 
-NOTHING = {torch.float32: np.empty((1, 0), np.float32), torch.float64: np.empty((1, 0), np.float64)}
+NOTHING: dict[torch.dtype, Array] = {
+    torch.float32: np.empty((1, 0), np.float32),
+    torch.float64: np.empty((1, 0), np.float64),
+}
 
 once_differentiable = once_differentiable_or(
     'this solve cannot be differentiated twice; use gradient="backprop", which differentiates the plain loop.'
