@@ -160,10 +160,12 @@ class Single {
                         break;
                     }
                     for (int r = 0; r < op.rows; ++r) {
+                        // In a register, as on tiles: of a loop over numbers the compiler makes products first, and
+                        // adds them afterwards, which rounds twice.
                         const Real* row = a + int64_t(r) * op.columns;
-                        Real sum = 0;
-                        for (int c = 0; c < op.columns; ++c) sum += row[c] * b[c];
-                        out[r] = sum;
+                        Vector<Real> sum{};
+                        for (int c = 0; c < op.columns; ++c) sum += splat(row[c]) * splat(b[c]);
+                        out[r] = sum[0];
                     }
                     break;
                 case Code::outer:
