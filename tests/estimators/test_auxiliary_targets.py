@@ -44,6 +44,22 @@ def test_series_without_weight_are_left_out_with_their_auxiliary_targets():
     assert np.array_equal(*found)
 
 
+@pytest.mark.parametrize("per_row", [False, True])
+def test_auxiliary_targets_have_the_weights_of_their_series(per_row):
+    """Auxiliary targets of series with nearly no weight change nearly nothing."""
+    weight = np.where(np.arange(20) % 4 < 2, 1e-9, 1.0)
+    labels = np.repeat(LABELS, 5) if per_row else LABELS
+
+    def outputs(auxiliary):
+        options = {"max_epochs": 5, "learning_rate": 0.05, "ema_decay": 0.0, "random_state": 0}
+        model = nc.NeuralCDEClassifier(hidden=4, width=4, per_row=per_row, **options)
+        return model.fit(SERIES, labels, weight, auxiliary=auxiliary).outputs(SERIES)
+
+    found, light = outputs(HOURLY), np.repeat(weight < 1, 5)
+    np.testing.assert_allclose(outputs(np.where(light, 1 - HOURLY, HOURLY)), found, atol=1e-5)
+    assert not np.allclose(outputs(np.where(light, HOURLY, HOURLY[::-1])), found, atol=0.05)
+
+
 @pytest.mark.parametrize(
     ("given", "task"),
     [

@@ -60,6 +60,33 @@ def test_a_value_times_a_thousand_moves_no_probability_far(scale, monkeypatch):
         assert found.mean() < 0.5 * moved().mean()
 
 
+@pytest.mark.parametrize("scale", ["robust", "standard"])
+def test_a_gross_error_in_a_channel_of_few_values_is_found(scale):
+    X, y = stays()
+    X[:, :, 1] = np.nan
+    X[:40, 3, 1] = np.random.default_rng(3).normal(80, 10, 40)  # 20 on each side of the median: too few for quantiles
+    model = nc.NeuralCDEClassifier(**SMALL, scale=scale).fit(series_of(X), y)
+    bad = X[:4].copy()
+    bad[0, 5, 1] = 80e3
+    with pytest.warns(FarValueWarning, match="channel 'pulse': 1 value far outside"):
+        found = model.predict_proba(series_of(bad))
+    np.testing.assert_allclose(found, model.predict_proba(series_of(X[:4])), atol=1e-6)
+
+
+def test_far_static_features_become_the_nearest_usual_value():
+    X, y = stays()
+    age = np.random.default_rng(4).integers(20, 90, 80) * 1.0
+    series = nc.IrregularSeries.from_padded(X, static=age[:, None], static_names=["age"])
+    model = nc.NeuralCDEClassifier(**SMALL).fit(series, y)
+    far, nearest = age[:4].copy(), age[:4].copy()
+    far[1] = 5000
+    nearest[1] = model.preparation_.scaler.static_usual_[0].high
+    parts = [nc.IrregularSeries.from_padded(X[:4], static=a[:, None], static_names=["age"]) for a in (far, nearest)]
+    with pytest.warns(FarValueWarning, match="not observed, those of static features as the nearest usual value"):
+        found = model.predict_proba(parts[0])
+    np.testing.assert_allclose(found, model.predict_proba(parts[1]), atol=1e-6)
+
+
 def test_each_call_warns_once_and_names_the_worst_value(fitted):
     X = stays(6, seed=2)[0]
     X[4, 3, 0], X[4, 5, 0], X[1, 2, 1] = 99000.0, 9000.0, 5000.0

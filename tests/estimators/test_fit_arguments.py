@@ -32,6 +32,19 @@ def test_weights_change_the_fit_and_series_of_weight_0_are_left_out():
     assert np.array_equal(new().fit(SERIES, Y, weights * chosen).predict_proba(OTHERS), some)
 
 
+@pytest.mark.parametrize("options", [{}, {"boosting": True}], ids=["one model", "with trees"])
+def test_the_start_has_the_weights_too(options):
+    """Series with nearly no weight and far targets do not move the others, however few the epochs."""
+    light = np.arange(90) % 2 == 0
+    y, weights = RNG.normal(size=90), np.where(light, 1e-9, 1.0)
+
+    def predicted(far):
+        model = nc.NeuralCDERegressor(**QUICK | options | {"max_epochs": 1})
+        return model.fit(SERIES, np.where(light, far, y), weights).predict(SERIES[~light])
+
+    assert np.abs(predicted(100.0) - y[~light].mean()).max() < 5  # 50 without weights at the start
+
+
 @pytest.mark.parametrize("labels", [None, Y], ids=["plain", "stratified"])
 @pytest.mark.parametrize("size", [2, 7, 40])  # series in a group
 def test_groups_are_never_split(labels, size):

@@ -15,6 +15,18 @@ def test_auto_is_four_for_many_series_with_an_encoder(asked, series, encoded, co
     assert members.number_of_members(asked, series, encoded=encoded) == count
 
 
+@pytest.mark.parametrize("options", [{}, {"members": 2}, {"boosting": True}])
+def test_what_a_model_gets_depends_on_its_own_training_series(options, monkeypatch):
+    """105 series are enough for summaries, the 89 that are left after the validation series are not."""
+    monkeypatch.setattr("neuralcde.estimators.modules.SERIES_FOR_SUMMARIES", 100)
+    monkeypatch.setattr(members, "cores", lambda: 1)
+    values = np.random.default_rng(0).normal(size=(120, 4, 2))
+    X, y = nc.IrregularSeries.from_padded(values), np.arange(120) % 2
+    given = {"encoder": "mlp", "hidden": 3, "width": 3, "max_epochs": 1, "random_state": 0} | options
+    few, many = (nc.NeuralCDEClassifier(**given).fit(X[:n], y[:n]) for n in (105, 120))
+    assert [type(model.module_.readout).__name__ for model in (few, many)] == ["LinearReadout", "SummaryReadout"]
+
+
 def test_many_series_are_fitted_by_four_members_and_saved(monkeypatch, tmp_path):
     monkeypatch.setattr(members, "MANY_SERIES", 30)
     monkeypatch.setattr(members, "cores", lambda: 1)

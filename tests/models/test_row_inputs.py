@@ -36,6 +36,8 @@ def test_without_intensity_nothing_tells_when_something_was_measured():
     assert not set(chosen) & set(INTENSITY_FAMILIES)
     assert set(chosen) | set(INTENSITY_FAMILIES) == set(FAMILIES)
     assert RowInputs(3, features=("count", "last"), intensity=False).families == ("last",)
+    with pytest.raises(ValueError, match=r"all tell when something was measured, .* add a family of values"):
+        RowInputs(3, features=("count", "elapsed"), intensity=False)
 
 
 def test_later_rows_change_nothing():
@@ -72,7 +74,7 @@ def test_wrong_families_are_named(wrong, message):
 
 
 def test_no_families_leave_the_clock():
-    inputs = RowInputs(3, features=("observed", "count"), intensity=False, hats=2)
+    inputs = RowInputs(3, features=(), hats=2)
     assert inputs(prepared()).shape[1] == inputs.outputs == 3
 
 

@@ -38,12 +38,10 @@ def limits(values):
 def test_ordinary_values_cause_no_alarm(kind, seed):
     values = ORDINARY[kind](np.random.default_rng(seed))
     found = limits(values)
-    assert (found is None) == (kind == "a rare value")
-    if found is not None:
-        assert found.lowest < values.min()
-        assert values.max() < found.highest
-        mirrored = limits(-values)
-        assert mirrored.highest > (-values).max()
+    assert found.lowest < values.min()
+    assert values.max() < found.highest
+    mirrored = limits(-values)
+    assert mirrored.highest > (-values).max()
 
 
 @pytest.mark.parametrize(
@@ -73,9 +71,32 @@ def test_a_ph_of_99_is_found_among_forty_thousand():
     assert (found.low, found.high) == pytest.approx((7.24, 7.56), abs=0.01)
 
 
-def test_few_values_have_no_limits():
-    assert limits(np.arange(30.0)) is None
+@pytest.mark.parametrize("count", [3, 5, 10, 20, 40])
+@pytest.mark.parametrize("kind", ["normal", "exponential", "log-normal", "counts", "laplace", "two values"])
+def test_few_values_have_wide_limits(kind, count):
+    rng, alarms = np.random.default_rng(0), 0
+    for _ in range(200):
+        known, new = rng.choice(ORDINARY[kind](np.random.default_rng(0)), (2, count))
+        found = limits(known)
+        if np.ptp(known) == 0:
+            assert found is None
+            continue
+        assert found.lowest < known.min()
+        assert known.max() < found.highest
+        alarms += int(((new < found.lowest) | (new > found.highest)).sum())
+    assert alarms <= 200 * count / 100
+
+
+@pytest.mark.parametrize("count", [10, 24, 45])
+def test_a_gross_error_is_found_beside_few_values(count):
+    found = limits(np.random.default_rng(0).normal(80, 15, count))
+    assert not found.lowest < 80e3 < found.highest
+    assert not found.lowest < -80e3 < found.highest
+
+
+def test_equal_values_have_no_limits():
     assert limits(np.full(1000, 7.4)) is None
+    assert limits(np.array([7.4])) is None
 
 
 def table():

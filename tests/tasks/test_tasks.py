@@ -53,6 +53,15 @@ def test_the_prior_minimises_the_loss(case):
     torch.testing.assert_close(prior.grad, torch.zeros_like(prior), atol=1e-7, rtol=0)
 
 
+def test_the_weighted_prior_is_that_of_repeated_cases(case):
+    task, targets, _ = case
+    counts = torch.arange(len(targets)) % 3 + 1
+    found = task.weighted_prior(targets, 7.5 * counts.double())
+    expected = task.prior(targets.repeat_interleave(counts, dim=0))
+    torch.testing.assert_close(found, expected, rtol=2e-3, atol=2e-3)
+    assert torch.equal(task.weighted_prior(targets, None), task.prior(targets))
+
+
 def test_the_loss_is_the_weighted_mean_over_parts(case):
     task, targets, outputs = case
     parts = [slice(0, 2), slice(2, None)]

@@ -57,7 +57,7 @@ def boosting_features(
 
     These are the summaries of each channel up to the row (`RowInputs`), the clock and the static features. With
     intensity, summaries of a channel that was never observed are NaN, except for its count. Without it they are 0,
-    because NaN would tell what was observed.
+    as in the models.
     """
     return torch.cat(list(_feature_parts(preparation, series, rows)))
 
@@ -173,7 +173,7 @@ def fit_boosting(data: TrainingData, training: NDArray[Any], validating: NDArray
         validation = _cases(data, data.series, data.targets, validating, seed)
     fitted_on = _cases(data, data.series, data.targets, training, seed)
     on_all = fitted_on if validation is None or data.held_out is not None else None
-    baseline, models = data.task.prior(data.targets).double().clone(), []
+    baseline, models = _prior(data), []
     for place, problem in enumerate(_problems(data.task, data.targets)):
         known = fitted_on(problem)
         judge = None
@@ -193,6 +193,13 @@ def fit_boosting(data: TrainingData, training: NDArray[Any], validating: NDArray
         baseline[columns] = start
         models.append((model, columns))
     return TreeEnsemble.of_boosting(baseline, models)
+
+
+def _prior(data: TrainingData) -> Tensor:
+    """The constant outputs that fit all weighted targets best."""
+    weights = data.case_weights()
+    known = None if weights is None else torch.from_numpy(weights)
+    return data.task.weighted_prior(data.targets, known).double().clone()
 
 
 def _problems(task: Task, targets: Tensor) -> list[BoostingProblem]:

@@ -96,7 +96,7 @@ def train_member(data: TrainingData, plan: Plan, callbacks: Sequence[Callback] =
     part = data.part(plan.training)
     assert part.targets is not None
     plan.module.fit_inputs(data.prepared(plan.training), per_row=data.per_row)
-    plan.module.readout.start_at(data.task.prior(part.targets))
+    plan.module.readout.start_at(data.task.weighted_prior(part.targets, part.weights))
     return train(
         plan.module,
         data.task,

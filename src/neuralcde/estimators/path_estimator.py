@@ -13,10 +13,11 @@ from sklearn.utils import Tags, check_random_state
 
 from ..contracts import Argument, ArgumentError, Option, Recipe, documented, warn_user
 from ..paths import PathScheme
-from ..series import ragged
+from ..series import IrregularSeries, ragged
 from ..solve import Solver
 from ..system import Processes
 from ..tasks import Task
+from ..tasks.task import listed_by_weight
 from ..train import TrainingSettings
 from .auxiliary import Auxiliary, as_auxiliary
 from .boosting import check_boosting, fit_boosting
@@ -208,7 +209,7 @@ class PathEstimator(FittedEstimator):
             targets = targets[rows if self.per_row else chosen]
             series, weights = series[chosen], weights[chosen]
             group = None if group is None else group[chosen]
-        task = self.make_task(targets)
+        task = self.make_task(self._listed(targets, weights, series))
         numbers = task.encode(targets)
         warn_of_outcomes(series, targets, per_row=bool(self.per_row), task=task)
         seed = Processes.current().agree(lambda: int(check_random_state(self.random_state).randint(2**31 - 1)))
@@ -233,7 +234,7 @@ class PathEstimator(FittedEstimator):
         # Members have different training series. What they share is fitted on all series, and never sees a target.
         learnt_from = series if count > 1 or self.boosting else series[splits[0][0]]
         preparation = Preparation.fit(
-            learnt_from, intensity=intensity, encoded=encoded, scheme=scheme, scale=self.scale
+            learnt_from, len(splits[0][0]), intensity=intensity, encoded=encoded, scheme=scheme, scale=self.scale
         )
         preparation.warn_of_far_values(preparation.scaler.far_values(series))
         judged = None if held_out is None else encoded_validation(*held_out, task, preparation)
@@ -319,6 +320,13 @@ class PathEstimator(FittedEstimator):
     def check_parameters(self) -> TrainingSettings:
         """Check the parameters, as `fit` does first, and return the settings of the training."""
         return check_parameters(self.options, vars(self))
+
+    def _listed(self, targets: NDArray[Any], weights: NDArray[Any] | None, series: IrregularSeries) -> NDArray[Any]:
+        """Targets from which a task learns their mean and deviation: numbers with weights are listed by weight."""
+        if weights is None or self.goal == "classification":
+            return targets
+        weights = np.repeat(weights, series.lengths.numpy()) if self.per_row else weights
+        return np.asarray(targets[listed_by_weight(torch.from_numpy(weights)).numpy()])
 
     def make_task(self, y: NDArray[Any]) -> Task:
         """Make the task for these targets: the one given as `task`, or one inferred from y.

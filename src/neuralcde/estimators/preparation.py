@@ -79,7 +79,7 @@ class Preparation:
     common_origin
         Whether the times of the training series have a common origin, see `has_common_origin`.
     fitted_on
-        Number of training series.
+        Number of series on which each model is trained.
     scheme
         The interpolation scheme of the path.
     flagged
@@ -110,13 +110,17 @@ class Preparation:
     def fit(
         cls,
         series: IrregularSeries,
+        fitted_on: int | None = None,
         *,
         intensity: bool,
         encoded: bool,
         scheme: PathScheme,
         scale: Literal["auto", "standard", "robust"] = "auto",
     ) -> Preparation:
-        """Fit to training series; scale="auto" is "robust" with an encoder, else "standard"."""
+        """Fit to training series; scale="auto" is "robust" with an encoder, else "standard".
+
+        `fitted_on` is the number of series on which each model is trained; None for all of them.
+        """
         missing = series.static.isnan().any(0)
         flagged = tuple(missing.nonzero()[:, 0].tolist())
         use, static_use = _use(series.values), _use(series.static)
@@ -134,7 +138,7 @@ class Preparation:
             intensity,
             encoded,
             has_common_origin(series),
-            len(series),
+            len(series) if fitted_on is None else fitted_on,
             scheme,
             flagged,
             use,
@@ -211,7 +215,9 @@ class Preparation:
     def warn_of_far_values(self, far: FarValues) -> None:
         """Warn of values far outside the range of the training series, if there are any."""
         if far.columns:
-            warn_user(f"{far.described()}; such values are treated as not observed.", FarValueWarning)
+            static = any(column.static for column in far.columns)
+            fate = ", those of static features as the nearest usual value" if static else ""
+            warn_user(f"{far.described()}; such values are treated as not observed{fate}.", FarValueWarning)
 
     def path(self, series: IrregularSeries) -> ControlPath:
         """The path of prepared series."""

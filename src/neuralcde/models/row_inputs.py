@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ..contracts import ArgumentError
 from ..series import IrregularSeries
 from ..series.channels import time_since_start
 from ..series.clock_features import clock_knots, has_common_origin, hat_functions
@@ -49,6 +50,12 @@ class RowInputs(nn.Module):
         chosen = FAMILIES if isinstance(features, str) and features == "all" else features
         check_families(chosen, argument="features")
         self.families = tuple(name for name in chosen if intensity or name not in INTENSITY_FAMILIES)
+        if chosen and not self.families:
+            raise ArgumentError(
+                f"features={chosen!r} all tell when something was measured, which intensity=False leaves out (it is "
+                'the default where no value is missing); add a family of values, such as "last".',
+                argument="features",
+            )
         self.channels, self.hats = channels, hats
         # Unused hat functions have knots at infinity, which safetensors may not hold: their place is the last knot.
         self.register_buffer("knots", torch.arange(float(hats)))

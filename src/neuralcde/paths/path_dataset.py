@@ -99,6 +99,13 @@ class PathDataset(Dataset[Any]):
         """The series that the paths interpolate."""
         return self.source.series if isinstance(self.source, ControlPath) else self.source
 
+    @property
+    def row_weights(self) -> Tensor | None:
+        """The weight of every row: that of its target, or of its series; None for equal weights."""
+        if self.weights is None or self.per_row:
+            return self.weights
+        return self.weights.repeat_interleave(self.series.lengths)
+
     def __getitems__(self, indices: Sequence[int]) -> Any:
         """A whole batch at once; `DataLoader` calls this in place of `__getitem__` per item."""
         return self[list(indices)]

@@ -33,7 +33,10 @@ class UsualRange(NamedTuple):
     value is far outside if it is above $h + 10 (h - m)$. If at most 1 % of the values are negative, it must also be
     above $h (h / a)^2$, where $a$ is the median of $A$, because such channels are often skewed to the right. The rule
     for low values is the mirror image. A side with fewer than 25 values or 0.2 %, as in a channel that mostly has its
-    highest possible value, takes its distance from the other side. If both have fewer, there is no rule.
+    highest possible value, takes its distance from the other side.
+
+    If both have fewer, all values are usual, and with k of them above the median, a value is far outside if it is above
+    $h + 10 \max(1, 25/k) (h - m)$, where $h$ is the highest value. Wrong training values are not found then.
 
     The rule holds for the tails of 100,000 normal, exponential, log-normal or Poisson values. It is not affected by up
     to 1 % of wrong values on each side.
@@ -61,13 +64,13 @@ class FarValue(NamedTuple):
 
 
 def usual_range(ordered: Float[Tensor, " values"]) -> UsualRange | None:
-    """The usual range of these training values, which are sorted; None if there are too few different ones."""
-    if len(ordered) < FEWEST:
-        return None
+    """The usual range of these training values, which are sorted; None if they are all equal."""
     up, down = _side(ordered), _side(-ordered.flip(0))
-    middle = float(ordered[(len(ordered) - 1) // 2])
+    if up is None and down is None:
+        up, down = _side_of_few(ordered), _side_of_few(-ordered.flip(0))
     if up is None and down is None:
         return None
+    middle = float(ordered[(len(ordered) - 1) // 2])
     high, highest = up or (middle, 0.0)
     low, lowest = (-end for end in down) if down is not None else (middle, 0.0)
     if up is None:
@@ -89,6 +92,15 @@ def _side(ordered: Float[Tensor, " values"]) -> tuple[float, float] | None:
     if float(ordered[min(int(TAIL / 2 * len(ordered)), len(ordered) - 1)]) >= 0:
         limit = max(limit, high * (high / typical) * (high / typical))
     return high, min(limit, LARGEST)
+
+
+def _side_of_few(ordered: Float[Tensor, " values"]) -> tuple[float, float] | None:
+    """The highest value, and the limit above it; None if it is the median."""
+    middle, high = float(ordered[(len(ordered) - 1) // 2]), float(ordered[-1])
+    if high == middle:
+        return None
+    above = len(ordered) - int(torch.searchsorted(ordered, middle, right=True))
+    return high, min(high + FACTOR * max(1.0, FEWEST / above) * (high - middle), LARGEST)
 
 
 @dataclass(frozen=True, eq=False)

@@ -378,9 +378,10 @@ class IrregularSeries:
     def until(self, t: Any) -> IrregularSeries:
         """What was known at time t: the rows up to t, then a row at t at which nothing was observed.
 
-        A row exactly at t is kept, and none is added then. `t` is one time for all series or one per series, in the
-        unit of `times`, or a datetime or duration if the table had these. Raises `ValueError`, with the ids, if t lies
-        before the first row of a series. Call it before `with_channels`.
+        A row exactly at t is kept, and none is added then. `t` is one time for all series or one per series (an array,
+        or by id: a mapping, or a pandas Series with the ids as its index), in the unit of `times`, or a datetime or
+        duration if the table had these. Raises `ValueError`, with the ids, if t lies before the first row of a series.
+        Call it before `with_channels`.
         """
         from .until import truncated  # that module imports this one
 

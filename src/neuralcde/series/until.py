@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,25 +26,40 @@ def truncated(series: IrregularSeries, t: Any) -> IrregularSeries:
             f"t: the series has added channels, roles are {series.roles}; call until before with_channels.",
             argument="t",
         )
-    asked = numbers_of(series, t)
-    if asked.ndim > 1 or (asked.ndim == 1 and len(asked) != len(series)):
+    given = numbers_of(series, _in_order(series, t))
+    if given.ndim > 1 or (given.ndim == 1 and len(given) != len(series)):
         raise ArgumentError(
-            f"t has shape {tuple(asked.shape)}; expected one time for all series, or one for each of the "
+            f"t has shape {tuple(given.shape)}; expected one time for all series, or one for each of the "
             f"{len(series)} series.",
             argument="t",
         )
-    asked = asked.reshape(-1).expand(len(series))
+    asked = given.reshape(-1).expand(len(series))
     check_times(asked, argument="t")
     row, begun = rows_at(series, asked[:, None])
     late = (~begun[:, 0]).nonzero()[:, 0].tolist()
     if late:
         names = ", ".join(ragged.series_name(series.ids, i) for i in late[:NAMED]) + ", ..." * (len(late) > NAMED)
+        time = repr(float(asked[0])) if given.ndim == 0 else "t"
+        advice = f"begun = series.times[series.offsets[:-1]] <= {time}; series[begun].until(t{'[begun]' * given.ndim})"
         raise ArgumentError(
-            f"t lies before the first row of {len(late)} of {len(series)} series: {names}; leave them out: "
-            "series[series.times[series.offsets[:-1]] <= t].until(t).",
+            f"t lies before the first row of {len(late)} of {len(series)} series: {names}; leave them out: {advice}"
+            f"{' with a tensor t' * given.ndim}.",
             argument="t",
         )
     return cut_after(series, torch.arange(len(series)), row[:, 0], asked)
+
+
+def _in_order(series: IrregularSeries, t: Any) -> Any:
+    """Times in the order of the series if they are given by id: as a mapping, or as a pandas Series with that index."""
+    if not (isinstance(t, Mapping) or hasattr(t, "loc")):
+        return t
+    ids, known = series.ids.tolist(), set(t.index.tolist() if hasattr(t, "loc") else t)
+    missing = [name for name in ids if name not in known]
+    if not missing:
+        return t.loc[ids] if hasattr(t, "loc") else [t[name] for name in ids]
+    if hasattr(t, "loc") and known == set(range(len(t))):  # an index that only counts
+        return t
+    raise ArgumentError(f"t has no time for {len(missing)} of {len(series)} series, e.g. {missing[0]!r}.", argument="t")
 
 
 def numbers_of(series: IrregularSeries, t: Any) -> Float[Tensor, "*shape"]:
@@ -54,7 +70,7 @@ def numbers_of(series: IrregularSeries, t: Any) -> Float[Tensor, "*shape"]:
             f"t is a {given.dtype}, but the times of the series are scaled; give numbers in the unit of series.times.",
             argument="t",
         )
-    return torch.from_numpy(series.format.numbers(given)).to(series.device)
+    return torch.tensor(series.format.numbers(given)).to(series.device)  # a copy: pandas gives arrays to read only
 
 
 def check_times(asked: Float[Tensor, "*shape"], *, argument: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -22,6 +22,15 @@ from .evaluation import Curve, Evaluation, Forecast, Role
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 LINES = 4  # most curves of a forecast
+LISTED_CASES = 10_000  # fewest cases in the list that stands for weighted cases
+
+
+def listed_by_weight(weights: Float[Tensor, " cases"]) -> Int[Tensor, " listed"]:
+    """Positions of cases, each as often as its weight says: statistics of the list are those of the weighted cases."""
+    ends = weights.double().cumsum(0)
+    count = max(LISTED_CASES, len(weights))
+    places = (torch.arange(count, dtype=torch.float64, device=ends.device) + 0.5) * (ends[-1] / count)
+    return torch.searchsorted(ends, places).clamp(max=len(weights) - 1)
 
 
 class Task(Part):
@@ -125,6 +134,12 @@ class Task(Part):
             if weight:
                 loss, total = loss + weight * self.loss(outputs[chosen], targets[chosen]), total + weight
         return (loss / total if total else loss), total
+
+    def weighted_prior(
+        self, targets: Float[Tensor, "cases ..."], weights: Float[Tensor, " cases"] | None
+    ) -> Float[Tensor, " outputs"]:
+        """`prior` of cases with weights, to about four digits; None for equal weights."""
+        return self.prior(targets if weights is None else targets[listed_by_weight(weights)])
 
     def losses(self, outputs: Float[Tensor, "*cases outputs"], targets: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         """Loss of each case, without class weights; NaN where its target is unknown."""

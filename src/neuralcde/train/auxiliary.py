@@ -29,9 +29,16 @@ class AuxiliaryHead(nn.Module):
         super().__init__()
         self.task, self.layer = task, nn.Linear(features, task.outputs)
 
-    def loss(self, features: Float[Tensor, "rows features"], targets: Float[Tensor, "rows ..."]) -> Float[Tensor, ""]:
-        """The mean loss over the known targets; 0 if none is known."""
+    def loss(
+        self,
+        features: Float[Tensor, "rows features"],
+        targets: Float[Tensor, "rows ..."],
+        weights: Float[Tensor, " rows"] | None = None,
+    ) -> Float[Tensor, ""]:
+        """The mean loss over the known targets, with a weight per row; 0 if none is known."""
         outputs = self.layer(features)
+        if weights is not None:
+            return self.task.weighted_loss(outputs, targets, weights)[0]
         return self.task.loss(outputs, targets) if self.task.weight(targets) else 0.0 * outputs.sum()
 
 
@@ -45,7 +52,7 @@ def auxiliary_head(model: PathModel, task: Task | None, data: PathDataset) -> It
     head = AuxiliaryHead(model.readout_features, task).to(parameter)
     # Weights of 0 need no random numbers: the gradient of the layer itself is not 0, so that it learns at once.
     nn.init.zeros_(head.layer.weight)
-    head.layer.bias.data.copy_(task.prior(data.auxiliary))
+    head.layer.bias.data.copy_(task.weighted_prior(data.auxiliary, data.row_weights))
     model.auxiliary_head = head
     try:
         yield
@@ -62,4 +69,4 @@ def outputs_and_second_loss(
         return model(inputs, at="knots" if data.per_row else None), 0.0
     assert data.auxiliary is not None
     outputs, features = model.with_features(inputs, per_row=data.per_row)
-    return outputs, head.loss(features, data.auxiliary)
+    return outputs, head.loss(features, data.auxiliary, data.row_weights)

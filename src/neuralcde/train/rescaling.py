@@ -46,7 +46,7 @@ def rescale_outputs(
     if not task.weight(targets):
         return 1.0
     assert training.targets is not None
-    prior = task.prior(training.targets).to(outputs)
+    prior = task.weighted_prior(training.targets, training.weights).to(outputs)
 
     def loss(factor: float) -> float:
         scaled = prior + factor * (outputs - prior)
