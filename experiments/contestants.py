@@ -61,7 +61,7 @@ def measure_contestants(experiment: Experiment, data: Path, names: Sequence[str]
                 continue
             try:
                 found = job.measure(experiment, data, column, seed)
-            except RuntimeError as reason:
+            except (RuntimeError, ValueError) as reason:
                 failures += 1
                 print(f"{job_name}, {column}, seed {seed} failed: {reason}", flush=True)
                 continue

@@ -91,12 +91,14 @@ def _scores(
 
 
 def _costs(result: TrainingResult, metric: str, paper: float | None) -> Line:
-    """Number of epochs and wall time, including the epochs before a run was resumed."""
+    """Learning curve, number of epochs and wall time, including the epochs before a run was resumed."""
     seconds = [row["seconds"] for row in result.history]
+    curves = ("loss", "rate", "validation_loss", f"validation_{metric}")
     there = [k for k, row in enumerate(result.history) if paper is not None and row[f"validation_{metric}"] >= paper]
     return {
         "epochs": len(result.history),
         "best_epoch": result.best_epoch,
+        "history": [{name: round(row[name], 5) for name in curves if name in row} for row in result.history],
         "skipped_batches": result.skipped_batches,
         "seconds": round(sum(seconds), 2),
         "seconds_per_epoch": round(sum(seconds) / len(seconds), 4),

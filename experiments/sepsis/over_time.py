@@ -18,6 +18,8 @@ stays: a stay counts as often in all splits and for all contestants, so that dif
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import statistics
 import sys
 from collections.abc import Iterator
@@ -73,6 +75,12 @@ class Plan:
         """The plan of a configuration."""
         table = config[KIND]
         return cls(tuple(table["hours"]), table["splits"], table["options"])
+
+
+    @property
+    def key(self) -> str:
+        """A short name of the hours and options, so that predictions of other ones are never taken for these."""
+        return hashlib.sha256(json.dumps([self.hours, self.options], sort_keys=True).encode()).hexdigest()[:8]
 
 
 def at_risk(stays: Stays, hour: float) -> AtRisk:
@@ -165,7 +173,7 @@ def measure(experiment: Experiment, data: Path, *, resamples: int = RESAMPLES) -
     kept.mkdir(parents=True, exist_ok=True)
     splits = []
     for number in range(plan.splits):
-        file = kept / f"split {number}.npz"
+        file = kept / f"{plan.key} split {number}.npz"
         if not file.exists():
             found = predict(stays, plan, number)
             np.savez(file.with_suffix(".part.npz"), **found)  # type: ignore[arg-type]
@@ -203,7 +211,7 @@ def pooled(splits: list[dict[str, NDArray[Any]]], plan: Plan, stays: int, resamp
 def _with_errors(samples: dict[str, NDArray[Any]]) -> dict[str, float]:
     """The first of the samples, and the deviation of the others."""
     values = {metric: float(own[0]) for metric, own in samples.items()}
-    return values | {f"{metric}_error": float(own[1:].std(ddof=1)) for metric, own in samples.items()}
+    return values | {f"{metric}_error": float(np.nanstd(own[1:], ddof=1)) for metric, own in samples.items()}
 
 
 def last_lines(experiment: Experiment) -> list[Line]:
