@@ -1,8 +1,8 @@
 """The estimators' defaults against gradient boosting on sepsis: all stays, five splits, with and without intensity.
 
 `python -m experiments.against_boosting [--splits 5] [--members 5] [--no-intensity]` runs what has no line in
-against_boosting.jsonl yet, and prints the tables. Data: PhysioNet 2019, the first 72 hours of the stays of the paper,
-and whether sepsis was found in them; 70 % training, 15 % validation, 15 % test.
+against_boosting.jsonl yet, prints the tables, and writes them to docs/choosing.md. Data: PhysioNet 2019, the first 72
+hours of the stays of the paper, and whether sepsis was found in them; 70 % training, 15 % validation, 15 % test.
 
 The contestants are:
 
@@ -59,6 +59,7 @@ from sklearn.metrics import average_precision_score, log_loss, roc_auc_score
 import neuralcde as nc
 
 from .boosting import SETTINGS, BoostedSummaries
+from .documents import between_marks
 from .experiment import HERE
 from .lines import Line, Lines, read_lines
 from .provenance import provenance
@@ -67,6 +68,7 @@ from .splits import Split, split_positions
 from .tables import Table
 
 FILE, HOURS = HERE / "against_boosting.jsonl", 72
+PAGE, COMMAND = HERE.parent / "docs" / "choosing.md", "python -m experiments.against_boosting"
 METRICS: dict[str, Callable[..., float]] = {
     "auroc": roc_auc_score,
     "average_precision": average_precision_score,
@@ -262,6 +264,12 @@ def tables(lines: list[Line]) -> Iterator[Table]:
             yield Table(title, ["contestant", *heads, "fit, s", "predict, s"], rows)
 
 
+def page() -> str:
+    """The text of docs/choosing.md with the current tables."""
+    text = "\n".join(table.markdown() for table in tables(read_lines(FILE))) or f"No results: run `{COMMAND}`.\n"
+    return between_marks(PAGE.read_text(), "against boosting", text, COMMAND)
+
+
 SECONDS = ("fit_seconds", "predict_seconds")
 
 
@@ -321,6 +329,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     intensities = [True, False] if given.intensity is None else [given.intensity]
     failures = measure(given.splits, given.members, intensities, workers=given.workers)
+    PAGE.write_text(page())
     lines = [line for line in read_lines(FILE) if line["members"] == given.members]
     print("\n".join(table.markdown() for table in tables(lines)))
     return 1 if failures else 0

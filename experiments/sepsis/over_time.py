@@ -76,7 +76,6 @@ class Plan:
         table = config[KIND]
         return cls(tuple(table["hours"]), table["splits"], table["options"])
 
-
     @property
     def key(self) -> str:
         """A short name of the hours and options, so that predictions of other ones are never taken for these."""

@@ -189,7 +189,7 @@ def test_with_enough_cases_boosting_stops_early_on_the_validation_series(in_this
     assert len(made[2][0][1].targets) == 40
 
 
-def test_without_intensity_boosting_does_not_see_what_was_observed(in_this_process):
+def test_without_intensity_boosting_gets_no_counts_and_no_gaps(in_this_process):
     model = new(boosting=True, intensity=False).fit(SERIES, TARGETS["binary"])
     features = boosting_features(model.preparation_, SERIES)
     assert features.shape == (SIZE, 5 * 2 + 1 + 1)

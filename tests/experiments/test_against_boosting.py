@@ -27,8 +27,8 @@ def test_summaries_of_a_series():
     np.testing.assert_allclose(summaries(series, intensity=False)[0, -2:], [5, 7])
 
 
-def test_without_intensity_the_trees_cannot_see_what_was_measured():
-    """A channel whose presence alone tells the class helps only with intensity."""
+def test_without_intensity_a_channel_that_was_never_measured_has_the_mean():
+    """With intensity a channel whose presence alone tells the class is NaN. Without, it is a number like any other."""
     rng = np.random.default_rng(0)
     values, labels = rng.normal(size=(400, 4, 2)), np.arange(400) % 2
     values[labels == 1, :, 1] = np.nan
@@ -60,6 +60,10 @@ def test_one_line_per_split_and_no_repeats(sepsis_pack, tmp_path, capsys):
     against_boosting.measure(2, 1, [False], file=file, **few)
     assert capsys.readouterr().out == ""
     assert len(list(against_boosting.tables(lines))) == 1
+
+
+def test_the_page_shows_the_recorded_lines():
+    assert against_boosting.PAGE.read_text() == against_boosting.page()
 
 
 def test_a_split_that_fails_does_not_stop_the_others(sepsis_pack, tmp_path, capsys):
