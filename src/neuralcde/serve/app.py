@@ -73,9 +73,8 @@ def make_app(service: Service, *, token: str | None = None) -> FastAPI:
             found, status, headers = {"detail": reason.message}, reason.status, reason.headers
         except ClientDisconnect:
             found, status = {"detail": "the client is gone."}, CLIENT_GONE
-        except asyncio.CancelledError:  # the service ends
-            status = 503
-            raise
+        except asyncio.CancelledError:  # the server ends, and has waited long enough
+            found, status = {"detail": "the service ends; send the request again later."}, 503
         finally:
             metrics.note(route, status, time.perf_counter() - started)
         return _json(found, status, headers)
