@@ -105,6 +105,20 @@ def test_a_repeated_row_waits_for_no_rows_after_it(tmp_path):
     asyncio.run(work())
 
 
+def test_an_entry_that_is_not_json_leaves_no_gap(tmp_path):
+    made = service(tmp_path)
+
+    async def work():
+        made.open()
+        with pytest.raises(ValueError, match="JSON compliant"):
+            made.log.append({"op": "push", "id": "a", "t": float("nan")})
+        await made.push("a", {"t": 0})
+        made.log.close()
+
+    asyncio.run(work())
+    assert service(tmp_path).open() == 1
+
+
 def test_when_the_log_cannot_be_written_nothing_more_is_accepted(tmp_path):
     async def work(call):
         assert (await call("POST", "/streams/a", {"t": 0})).status == 200

@@ -37,7 +37,6 @@ class PushLog:
         self.lines = 0  # that are kept
         self.seconds = 0.0  # that the last write took
         self.failed: Exception | None = None  # nothing more is accepted
-        self.stuck: Exception | None = None  # no new file could be begun; the old one is still written
         self._waiting: list[tuple[bytes, asyncio.Future[None]]] = []
         self._latest: asyncio.Future[None] | None = None  # of the last line
         self._writing: asyncio.Task[None] | None = None
@@ -73,8 +72,8 @@ class PushLog:
 
     def append(self, entry: dict[str, Any]) -> asyncio.Future[None]:
         """Add a line; the future is done when it is on the disk."""
-        self.number += 1
-        text = json.dumps(entry | {"n": self.number}, separators=(",", ":"), allow_nan=False).encode()
+        text = json.dumps(entry | {"n": self.number + 1}, separators=(",", ":"), allow_nan=False).encode()
+        self.number += 1  # now, because a number without a line would make the log unreadable
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((b"%08x %s\n" % (zlib.crc32(text), text), done))
         self._latest = done
@@ -135,11 +134,9 @@ class PushLog:
         try:
             await asyncio.to_thread(self._begin_file, self.number - len(self._waiting))
         except Exception as reason:  # such as no free descriptor, or a full disk
-            self.stuck = reason
             if not turn.done():
                 turn.set_exception(LogError(f"no new file of the log can be begun: {reason}"))
         else:
-            self.stuck = None
             if not turn.done():
                 turn.set_result(None)
 
@@ -161,9 +158,10 @@ class PushLog:
                 done.set_exception(LogError(f"the log cannot be written: {self.failed}"))
 
     def _write_now(self, content: bytes) -> None:
-        assert self._descriptor is not None
         if self.failed is not None:
             raise OSError(str(self.failed))
+        if self._descriptor is None:
+            raise OSError("it is closed")
         rest = memoryview(content)
         while rest:
             rest = rest[os.write(self._descriptor, rest) :]
