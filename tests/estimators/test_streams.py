@@ -9,10 +9,8 @@ import pytest
 import torch
 
 import neuralcde as nc
-import neuralcde.estimators.streams as streams_module
 from neuralcde._native import kernels
 from neuralcde.estimators.streams import OldTimeError, UnknownStreamError
-from neuralcde.estimators.untrusted_folder import read_file
 from neuralcde.models import PathModel
 from neuralcde.series import FarValueWarning
 from registered import members
@@ -346,47 +344,6 @@ def test_many_rows_are_taken_all_or_none():
     ):
         streams.push_many(["new"], [0.0], np.zeros((1, 5)), static=[[1.0]])
     assert streams.to_bytes() == before
-
-
-@pytest.mark.parametrize("predict", [False, True])
-def test_states_that_are_not_finite_are_refused(predict, tmp_path, engine):
-    """One of them would make the saved file of all streams unreadable."""
-    clf = fitted()
-    streams, empty = clf.stream(), np.full((2, 5), np.nan)
-    streams.push_many(["fine", "wrong"], [0.0, -1.7e308], empty, predict=False)
-    before = streams.to_bytes()
-    with pytest.raises(ValueError, match="for stream 'wrong' is not finite"):
-        streams.push_many(["fine", "wrong"], [1.0, 1.7e308], empty, predict=predict)
-    with pytest.raises(ValueError, match="for stream 'wrong' is not finite"):
-        streams.push("wrong", 1.7e308, {})
-    assert streams.to_bytes() == before
-    streams.save(tmp_path / "states")
-    assert clf.stream(tmp_path / "states").ids == ["fine", "wrong"]
-
-
-def test_states_of_any_size_are_read(tmp_path, monkeypatch):
-    clf, sizes = fitted(), []
-    streams = clf.stream()
-    streams.push("a", 0.0, {})
-    streams.save(tmp_path / "states")
-
-    def noted(folder, name, largest, **options):
-        sizes.append(largest)
-        return read_file(folder, name, largest, **options)
-
-    monkeypatch.setattr(streams_module, "read_file", noted)
-    assert clf.stream(tmp_path / "states").ids == ["a"]
-    assert sizes[0] > 2**50
-
-
-@pytest.mark.parametrize("wrong", [[1], {"a": 1}, (1, 2), None, True], ids=repr)
-def test_what_is_no_id_is_told_in_every_method(wrong):
-    streams = fitted().stream()
-    streams.push(1, 0.0, {})
-    for method in (streams.peek, streams.remove, streams.last_time):
-        with pytest.raises(TypeError, match="is not an id; ids are numbers or text"):
-            method(wrong)
-    assert streams.ids == [1]
 
 
 def test_calibration_learnt_from_whole_series_is_left_out():
