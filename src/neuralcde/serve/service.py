@@ -26,6 +26,7 @@ from .requests import RefusedError, fields, object_of, stream_id, time_in_query,
 
 SNAPSHOT = "streams.safetensors"
 EXPIRED_TOGETHER = 200  # streams; for so long no other request is answered
+EXPIRED_AT_MOST = 20_000  # streams per call: an end of the service waits for them
 
 
 class Service:
@@ -204,15 +205,16 @@ class Service:
         if self.limits.idle_hours is None or self.log.failed is not None:
             return 0
         before, count = (time.time() if now is None else now) - 3600 * self.limits.idle_hours, 0
-        while True:
+        while count < EXPIRED_AT_MOST:
             oldest = itertools.islice(self.touched.items(), EXPIRED_TOGETHER)
             idle = [id for id, touched in oldest if touched < before]
             if not idle:
-                return count
+                break
             written = [self._remove(id) for id in idle]
             count += len(idle)
             self.expired += len(idle)
             await asyncio.gather(*written)  # pushes come in between
+        return count
 
     # ---- whole series, and numbers ----
 
