@@ -325,7 +325,7 @@ def test_far_values_are_counted_and_warned_of():
     before = streams.to_bytes()
     streams.push("a", 1.0, {"pulse": 8000})  # the same row again is neither counted nor warned of
     assert streams.to_bytes() == before
-    row = np.array([[8000.0, 1e6, 1.0, 0.0, 1.0]])
+    row = np.array([[8000.0, 1.0, 1.0, 0.0, 1.0]])
     with pytest.warns(FarValueWarning, match=r"stream 'b': 'pulse' is 8000, and 1 more, far outside"):
         streams.push_many(["a", "b", "c"], [2.0, 0.0, 0.0], np.concatenate([row * np.nan, row, row]))
     assert streams.far_values == {"pulse": 3}
