@@ -5,6 +5,7 @@ python -m benchmarks streams [steps|service|kills|malformed|exported]
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -24,6 +25,8 @@ import numpy as np
 import torch
 
 import neuralcde as nc
+from neuralcde.estimators.streams import Streams
+from neuralcde.serve import Service
 
 from .malformed import send_malformed
 from .measure import save, show
@@ -109,17 +112,15 @@ def steps() -> list[dict[str, object]]:
 
 
 @contextlib.contextmanager
-def serving(model: Path, state: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """The service on a free port."""
-    command = [
-        str(Path(sys.executable).parent / "neuralcde"),
-        "serve",
-        str(model),
-        "--port",
-        "0",
-        "--state",
-        str(state),
-    ]
+def serving(
+    model: Path, state: Path, *options: str, chores: float = 5.0
+) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """The service on a free port, which looks every `chores` seconds whether its log is long."""
+    code = (
+        f"import sys, neuralcde.serve.app as app; app.SECONDS_BETWEEN_CHORES = {chores}; "
+        "from neuralcde.cli import main; main(sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", code, "serve", str(model), "--port", "0", "--state", str(state), *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None
@@ -173,46 +174,75 @@ def service(rate: float = 200.0, seconds: float = 20.0, senders: int = 8) -> lis
     return found
 
 
-def kills(times: int = 10, senders: int = 4) -> list[dict[str, object]]:
-    """Kill -9 under load, many times; then every acknowledged row must be there."""
-    acknowledged: dict[str, float] = {}
+def kills(times: int = 10, senders: int = 4, others: int = 20_000) -> list[dict[str, object]]:
+    """Ends under load, each while the states are saved; then every acknowledged row must be there."""
+    found: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:
-        model, state = Path(folder) / "model", Path(folder) / "state"
-        clf = fitted()
+        model, clf = Path(folder) / "model", fitted()
         clf.save(model)
-        for _ in range(times):
-            with serving(model, state) as (process, port):
-
-                def send(id: str, port: int = port) -> None:
-                    connection, t = http.client.HTTPConnection("127.0.0.1", port, timeout=60), acknowledged.get(id, 0.0)
-                    with contextlib.suppress(OSError, http.client.HTTPException):
-                        while True:
-                            t += 1
-                            connection.request("POST", f"/streams/{id}", json.dumps({"t": t, "values": {"c0": t}}))
-                            answer = connection.getresponse()
-                            answer.read()
-                            if answer.status in (200, 409):  # 409: written before the kill, and not acknowledged
-                                acknowledged[id] = t
-
-                threads = [threading.Thread(target=send, args=(f"s{k}",)) for k in range(senders)]
-                for thread in threads:
-                    thread.start()
-                time.sleep(1.0)
-                process.send_signal(signal.SIGKILL)
-                for thread in threads:
-                    thread.join()
-        with serving(model, state) as (_, port):
-            connection, kept = http.client.HTTPConnection("127.0.0.1", port, timeout=60), 0
-            for id, t in acknowledged.items():
-                connection.request("GET", f"/streams/{id}")
-                last = json.loads(connection.getresponse().read())["t"]
-                kept += last >= t
-    total = int(sum(acknowledged.values()))
-    lost = len(acknowledged) - kept
-    found: list[dict[str, object]] = [{"kills": times, "acknowledged rows": total, "streams that lost a row": lost}]
-    show("kill -9 under load", found)
-    assert not lost
+        for name, kind in (("kill -9", signal.SIGKILL), ("SIGTERM", signal.SIGTERM)):
+            state, acknowledged, saving = Path(folder) / name, dict[str, float](), 0
+            asyncio.run(_filled(clf, state, others))
+            for _ in range(times):
+                with serving(model, state, "--log-lines", "20", chores=0.05) as (process, port):
+                    threads = [
+                        threading.Thread(target=_send, args=(port, f"s{k}", acknowledged)) for k in range(senders)
+                    ]
+                    for thread in threads:
+                        thread.start()
+                    time.sleep(0.5)
+                    deadline = time.monotonic() + 5
+                    while not list(state.glob(".*.part")) and time.monotonic() < deadline:
+                        time.sleep(0.001)
+                    saving += bool(list(state.glob(".*.part")))
+                    process.send_signal(kind)
+                    for thread in threads:
+                        thread.join()
+                    process.wait(60)
+            streams = _restored(clf, state)
+            lost = sum(streams.last_time(id) < t for id, t in acknowledged.items())
+            found.append(
+                {
+                    "end": name,
+                    "times": times,
+                    "of these while saving": saving,
+                    "acknowledged rows": int(sum(acknowledged.values())),
+                    "streams that lost a row": lost + (len(streams) != others + senders),
+                }
+            )
+    show("Ends under load, while the states are saved", found)
+    assert not any(row["streams that lost a row"] for row in found)
     return found
+
+
+async def _filled(clf: nc.NeuralCDEClassifier, state: Path, count: int) -> None:
+    """A folder with so many streams that saving them takes a while."""
+    service = Service(clf, state)
+    service.open()
+    service.streams.push_many([f"other {k}" for k in range(count)], np.zeros(count), rows(count), predict=False)
+    await service.close()
+
+
+def _restored(clf: nc.NeuralCDEClassifier, state: Path) -> Streams:
+    """The streams after a restart."""
+    service = Service(clf, state)
+    service.open()
+    service.log.close()
+    return service.streams
+
+
+def _send(port: int, id: str, acknowledged: dict[str, float]) -> None:
+    """Push rows until the service ends, and note the last one that was acknowledged."""
+    connection, t = http.client.HTTPConnection("127.0.0.1", port, timeout=60), acknowledged.get(id, 0.0)
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        while True:
+            t += 1
+            connection.request("POST", f"/streams/{id}", json.dumps({"t": t, "values": {"c0": t % 7}}))
+            answer = connection.getresponse()
+            answer.read()
+            if answer.status not in (200, 409):  # 409: written before the end, and not acknowledged
+                return
+            acknowledged[id] = t
 
 
 def malformed(count: int = 100_000) -> list[dict[str, object]]:
@@ -259,4 +289,5 @@ def exported() -> list[dict[str, object]]:
                     worst = max(worst, float(np.abs(given - torch.cat(ours).numpy()).max()))
                 found.append({"model": kind, "path": path, "encoder": bool(options), "largest difference": worst})
     show("The exported step in onnxruntime, raw outputs", found)
+    assert all(row["largest difference"] < 1e-5 for row in found)
     return found

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 import neuralcde as nc
 
-STAYS, SHOWN = 200, 8
+STAYS, SHOWN, EPOCHS = 200, 8, 20
 
 
 def stay(rng: np.random.Generator, bad: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -44,7 +44,7 @@ def main() -> None:
     rng = np.random.default_rng(3)
     bad = np.arange(STAYS) % 3 == 0
     past = nc.IrregularSeries.from_list([stay(rng, one) for one in bad], channels=["pulse", "lactate"])
-    clf = nc.NeuralCDEClassifier(max_epochs=20, random_state=0).fit(past, bad.astype(int))
+    clf = nc.NeuralCDEClassifier(max_epochs=EPOCHS, random_state=0).fit(past, bad.astype(int))
     today = {f"bed-{k}": stay(rng, k % 2 == 0) for k in range(SHOWN)}
     rows = sorted(
         (hour, id, row) for id, (hours, values) in today.items() for hour, row in zip(hours, values, strict=True)

@@ -1,8 +1,13 @@
 """Every example by feature runs, is short, uses public names only, and prints what its docstring promises."""
 
 import ast
+import contextlib
+import io
 import re
+import runpy
+import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from page_runs import ROOT, example_output
@@ -12,6 +17,7 @@ import neuralcde as nc
 pytestmark = pytest.mark.xdist_group("examples")  # test_pages.py shares what the examples print
 
 FOLDER = ROOT / "examples" / "by_feature"
+REPLAY = ROOT / "examples" / "replay_a_day.py"
 EXAMPLES = sorted(file.name for file in FOLDER.glob("*.py"))
 LONGEST = 60  # lines
 
@@ -159,6 +165,23 @@ def test_every_example_is_short_says_how_to_run_it_and_uses_public_names(name):
     assert {module for module in modules if module.startswith("neuralcde")} <= {"neuralcde.report"}
     private = [node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and re.match("_[^_]", node.attr)]
     assert not private
+
+
+def test_a_day_is_replayed_through_the_service(tmp_path):
+    """Fewer stays, and fewer rounds of training than the example has."""
+    pytest.importorskip("uvicorn")
+    main, picture, printed = runpy.run_path(str(REPLAY))["main"], tmp_path / "day.png", io.StringIO()
+    with (
+        mock.patch.dict(main.__globals__, {"STAYS": 60, "SHOWN": 4, "EPOCHS": 4}),
+        mock.patch.object(sys, "argv", [str(REPLAY), str(picture)]),
+        contextlib.redirect_stdout(printed),
+    ):
+        main()
+    bad, good, *_ = risks = numbers(r"bed-\d: ([\d.]+)", printed.getvalue())
+    assert len(risks) == 4
+    assert bad > good
+    assert numbers(r"(\d+) rows;", printed.getvalue())[0] >= 60
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_there_are_at_least_ten_examples():

@@ -44,7 +44,7 @@ def compare(clf, update, output):
     for k in range(ROWS):
         real, double = update(real, double, torch.from_numpy(times[:, k]), torch.from_numpy(X[:, k].copy()))
         outputs = torch.as_tensor(output(real, double))
-        found = torch.as_tensor(outputs).double().softmax(1)
+        found = outputs.double().softmax(1)
         expected = streams.push_many(range(STREAMS), times[:, k], X[:, k])
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
     assert streams.far_values
@@ -53,7 +53,12 @@ def compare(clf, update, output):
 @pytest.mark.parametrize(
     "options",
     [
+        {"path": "linear"},
+        {"path": "rectilinear", "pool": "last"},
+        {"model": "gru_dt", "path": "linear"},
+        {"model": "gru_d", "path": "linear"},
         {"model": "gru_d", "path": "hermite", "pool": "mean"},
+        {"model": "ode_rnn", "path": "linear"},
         {"model": "ode_rnn", "path": "rectilinear", "scale": "robust"},
         {"encoder": "mlp", "readout": "summary", "members": 2},
     ],
@@ -65,10 +70,14 @@ def test_torch_export(options):
     compare(clf, update, output)
 
 
-def test_onnx(tmp_path):
+# Conversion to ONNX takes long; `python -m benchmarks streams exported` compares every model and scheme.
+@pytest.mark.parametrize(
+    "options", [{"encoder": "mlp", "readout": "summary"}, {"model": "gru_d", "path": "rectilinear"}], ids=str
+)
+def test_onnx(options, tmp_path):
     pytest.importorskip("onnxscript")
     runtime = pytest.importorskip("onnxruntime")
-    clf = fitted(encoder="mlp", readout="summary")
+    clf = fitted(**options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch about itself
         clf.export_stream(tmp_path)

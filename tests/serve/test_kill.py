@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ pytest.importorskip("uvicorn")
 
 import neuralcde as nc
 from neuralcde.cli.serve import is_loopback, serve
-from neuralcde.serve import Service
+from neuralcde.serve import Limits, Service
 
 COMMAND = str(Path(sys.executable).parent / "neuralcde")
 KILLS, STREAMS = 2, 4
@@ -114,3 +115,35 @@ def test_a_service_ends_regularly_and_a_second_one_is_refused(tmp_path):
     assert "a" in clf.stream(tmp_path / "model" / "streams" / "streams.safetensors")
     missing = subprocess.run([COMMAND, "serve", str(tmp_path / "none")], capture_output=True, text=True, env=os.environ)
     assert missing.returncode == 2
+
+
+def test_half_sent_requests_do_not_hold_up_the_end(tmp_path):
+    """Nor does a connection without a request. The states are saved all the same."""
+    clf = nc.NeuralCDEClassifier(**QUICK).fit([[[0.0], [1.0]], [[1.0], [0.0]]] * 6, [0, 1] * 6)
+    clf.save(tmp_path / "model")
+    code = (
+        "import pathlib, neuralcde.cli.serve as s; s.SECONDS_TO_FINISH = 1; "
+        f"s.serve(pathlib.Path({str(tmp_path / 'model')!r}), port=0)"
+    )
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process,
+        contextlib.ExitStack() as stack,
+    ):
+        stack.callback(process.kill)
+        port = int(re.search(r"http://127\.0\.0\.1:(\d+)/docs", process.stdout.readline())[1])
+        held = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(3)]
+        head = b"POST /streams/zz HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"
+        held[0].sendall(head + b"\r\n{")
+        held[1].sendall(head)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.request("POST", "/streams/a", json.dumps({"t": 0}))
+        assert connection.getresponse().status == 200
+        connection.close()
+        process.send_signal(signal.SIGTERM)
+        assert held[0].recv(99).startswith(b"HTTP/1.1 503")
+        process.wait(20)  # far less than the body may take
+        assert "Traceback" not in process.stderr.read()
+    assert "a" in clf.stream(tmp_path / "model" / "streams" / "streams.safetensors")
+    assert Limits().body_seconds > 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import os
 import socket
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 from .errors import WrongUseError, report_errors
 
 TOKEN = "NEURALCDE_TOKEN"
+CONNECTIONS = 900  # usually a process may open 1024 files, and the log needs some
+SECONDS_TO_FINISH = 10  # for requests that are under way when the service is told to end
 
 
 @report_errors
@@ -24,6 +27,7 @@ def serve(
     max_rows: int = 100_000,
     max_body: int = 8 * 2**20,
     idle_hours: float | None = None,
+    log_lines: int = 100_000,
     debug: bool = False,
 ) -> None:
     """Serve a saved model over HTTP: POST /predict, POST /streams/ID, GET /streams/ID?at=T, DELETE /streams/ID.
@@ -50,9 +54,20 @@ def serve(
         Largest number of bytes per request.
     idle_hours
         Forget streams without a new row for so many hours; by default they are kept.
+    log_lines
+        Number of rows in the log after which the states are saved, and the log begins anew.
     debug
         Show the traceback of an error.
     """
+    for option, value in (
+        ("--max-streams", max_streams),
+        ("--max-rows", max_rows),
+        ("--max-body", max_body),
+        ("--idle-hours", idle_hours),
+        ("--log-lines", log_lines),
+    ):
+        if value is not None and not (value > 0 and math.isfinite(value)):
+            raise WrongUseError(f"{option} {value}: expected a positive number.")
     try:
         import uvicorn
 
@@ -69,14 +84,21 @@ def serve(
     token = os.environ.get(TOKEN) or None
     if token is None and not is_loopback(host):
         print(f"neuralcde: --host {host} is open to others, and {TOKEN} is not set.", file=sys.stderr)
-    limits = Limits(body=max_body, rows=max_rows, streams=max_streams, idle_hours=idle_hours)
+    limits = Limits(body=max_body, rows=max_rows, streams=max_streams, idle_hours=idle_hours, log_lines=log_lines)
     state = folder / "streams" if state is None else state
     try:
         with folder_lock(state):
             service = Service(estimator, state, limits)
             service.open()
             app = make_app(service, token=token)
-            server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
+            config = uvicorn.Config(
+                app,
+                log_level="warning",
+                access_log=False,
+                limit_concurrency=CONNECTIONS,
+                timeout_graceful_shutdown=SECONDS_TO_FINISH,
+            )
+            server = uvicorn.Server(config)
             with _socket(host, port) as listening:
                 shown = f"[{host}]" if ":" in host else host
                 print(f"neuralcde: http://{shown}:{listening.getsockname()[1]}/docs, streams in {state}", flush=True)

@@ -35,6 +35,7 @@ class RowReader:
         self.largest = LARGEST[preparation.dtype]
         channels, static = scaler.channel_names_in_, scaler.static_names_in_
         self.channels = _Columns("channel", self.format.channel_columns(channels), scaler.usual_, preparation.dtype)
+        self.static_names = tuple(static)
         columns = self.format.static or tuple(TableColumn(name) for name in static)
         self.static = _Columns("static feature", columns, scaler.static_usual_, preparation.dtype)
 
@@ -46,11 +47,43 @@ class RowReader:
         """The static features of a stream, NaN for those that are not given."""
         return self.static.read(id, given, self.largest)
 
+    def many(
+        self, ids: Iterable[Hashable], times: Any, values: Any
+    ) -> tuple[list[Hashable], NDArray[np.float64], Values]:
+        """The ids, times and values of many rows, at most one per stream."""
+        names = [checked_id(id) for id in ids]
+        rows = np.ascontiguousarray(values, dtype=np.float64)
+        given = self.format.numbers(times)
+        if rows.shape != (len(names), self.channels.size) or given.shape != (len(names),):
+            raise ArgumentError(
+                f"values have shape {rows.shape} and times {given.shape} for {len(names)} ids; expected "
+                f"({len(names)}, {self.channels.size}) and ({len(names)},).",
+                argument="values",
+            )
+        if len(set(names)) < len(names):
+            raise ArgumentError("ids holds a stream twice; push its rows one after the other.", argument="ids")
+        if not np.isfinite(given).all() or (np.abs(rows) > self.largest).any():
+            raise ArgumentError("times and values must be finite, or NaN for values not observed.", argument="values")
+        return names, given, rows
+
+    def many_static(self, count: int, static: Any) -> Values:
+        """The static features of many streams."""
+        found = np.asarray(static, dtype=np.float64)
+        if found.shape != (count, self.static.size):
+            raise ArgumentError(
+                f"static has shape {found.shape}; expected ({count}, {self.static.size}): one row per id, with "
+                f"{', '.join(self.static_names) or 'no features'}.",
+                argument="static",
+            )
+        if (np.abs(found) > self.largest).any():
+            raise ArgumentError("static must be finite, or NaN for features that are unknown.", argument="static")
+        return found
+
     def time(self, id: Hashable, t: Any) -> float:
         """A time as the number that series hold."""
         if type(t) is not float and (type(t) is not int or self.format.kind != "number"):
             try:
-                t = float(self.format.numbers(t))
+                t = self._number_of(t)
             except (TypeError, ValueError, OverflowError) as reason:
                 raise ArgumentTypeError(
                     f"stream {id!r}: t={reprlib.repr(t)} is not a time like those of the training table "
@@ -64,6 +97,13 @@ class RowReader:
         if not math.isfinite(number):
             raise ArgumentError(f"stream {id!r}: t={reprlib.repr(t)} is not finite.", argument="t")
         return number
+
+    def _number_of(self, t: Any) -> float:
+        if isinstance(t, bool | np.bool_):
+            raise TypeError("it is a truth value")
+        if isinstance(t, str) and self.format.kind == "datetime":
+            return self.format.number_of_text(t)
+        return float(self.format.numbers(t))
 
 
 class _Columns:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -109,22 +109,33 @@ class Snapshot(NamedTuple):
     tensors: dict[str, Tensor]
     model: str
 
-    def to_bytes(self, notes: Mapping[str, str] | None = None) -> bytes:
-        """The content of a safetensors file, with notes in its metadata."""
+    def to_bytes(self, notes: Mapping[str, str] | None = None, more: Mapping[str, Tensor] | None = None) -> bytes:
+        """The content of a safetensors file, with notes in its metadata and more float64 numbers, one per stream.
+
+        Metadata has a limited size, which a number for each of a million streams would exceed.
+        """
         names = torch.from_numpy(np.frombuffer(json.dumps(self.ids).encode(), dtype=np.uint8).copy())
         about = {"format": FORMAT, "model": self.model, "notes": dict(notes or {})}
         # One entry of metadata, because several have no fixed order.
-        return as_safetensors({**self.tensors, "ids": names}, {"streams": json.dumps(about)})
+        return as_safetensors({**self.tensors, **(more or {}), "ids": names}, {"streams": json.dumps(about)})
 
 
-def from_bytes(content: bytes, file: Path, stepper: Stepper, model: str) -> tuple[StreamTable, dict[str, str]]:
-    """The states and the notes in the content of a file, which is named in errors."""
+class Restored(NamedTuple):
+    """What a file holds: the states, the notes, and more numbers."""
+
+    table: StreamTable
+    notes: dict[str, str]
+    more: dict[str, Tensor]
+
+
+def from_bytes(content: bytes, file: Path, stepper: Stepper, model: str, more: Collection[str] = ()) -> Restored:
+    """The states, the notes and `more` numbers in the content of a file, which is named in errors."""
     tensors = parse_tensors(file, content)
     with damage_named(file):
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")]).get("__metadata__", {})
         about = json.loads(header.get("streams", "{}"))
         check_shape(about, {"format": WHOLE, "model": TEXT, "notes": Each(TEXT)})
-        if about["format"] != FORMAT or set(tensors) != {*TENSORS, "ids"}:
+        if about["format"] != FORMAT or not {*TENSORS, *more, "ids"} <= set(tensors):
             raise ValueError("it does not hold states of streams in this format.")
         if about["model"] != model:
             raise ValueError("its states are those of another model; start new streams.")
@@ -132,7 +143,7 @@ def from_bytes(content: bytes, file: Path, stepper: Stepper, model: str) -> tupl
         if len(set(names)) < len(names):
             raise ValueError("an id is there twice.")
         shapes = {"real": (stepper.layout.reals,), "double": (stepper.layout.doubles,)}
-        for name, dtype in TENSORS.items():
+        for name, dtype in (TENSORS | dict.fromkeys(more, torch.float64)).items():
             found, wanted = tensors[name], (len(names), *shapes.get(name, ()))
             if tuple(found.shape) != wanted or found.dtype != (dtype or stepper.dtype):
                 raise ValueError(f"{name} has shape {tuple(found.shape)} and {found.dtype}, expected {wanted}.")
@@ -144,7 +155,7 @@ def from_bytes(content: bytes, file: Path, stepper: Stepper, model: str) -> tupl
     slots = np.array(table.add(names), dtype=np.int64)
     state = StreamState(tensors["real"], tensors["double"], stepper)
     table.put(slots, state, tensors["times"].numpy(), tensors["digests"].numpy())
-    return table, dict(about["notes"])
+    return Restored(table, dict(about["notes"]), {name: tensors[name] for name in more})
 
 
 def digests_of(rows: NDArray[np.float64]) -> Int[np.ndarray, " rows"]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
+import sys
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,10 +22,13 @@ from ..series import FarValueWarning
 from ..system import write_atomically
 from .boosting import features_of_statistics
 from .ensembles import average
+from .fingerprint import fingerprint_of
 from .fitted_estimator import FittedEstimator
-from .stream_rows import RowReader, checked_id
+from .stream_rows import RowReader, Values, checked_id
 from .stream_table import Snapshot, StreamTable, digests_of, from_bytes
-from .untrusted_folder import LARGEST_TENSORS, read_file
+from .untrusted_folder import read_file
+
+ANY_SIZE = sys.maxsize  # bytes: the states are the user's own, and a million streams take gigabytes
 
 
 class OldTimeError(ArgumentError):
@@ -175,7 +177,8 @@ class Streams:
             before = self._stepper.start(features, 1)
         after = self._stepper.update(before, np.array([time]), row[None])
         outputs = self._outputs(after)
-        self._check_finite(outputs, [id])
+        self._check_states([id], after)
+        self._check_outputs([id], outputs)
         table.put(table.add([id])[0] if slot is None else slot, after, time, digest)
         self.far_values.update(far.keys())
         return Added(outputs, far, False)
@@ -204,7 +207,7 @@ class Streams:
             row = np.full((1, self._reader.channels.size), np.nan)
             state = self._stepper.update(state, np.array([time]), row)
         outputs = self._outputs(state)
-        self._check_finite(outputs, [id])
+        self._check_outputs([id], outputs)
         return outputs[0] if raw else self.estimator.predictions_of(outputs)[0]
 
     def push_many(
@@ -235,19 +238,8 @@ class Streams:
         ValueError
             If a row is refused, or a prediction is not finite. Nothing was changed then.
         """
-        names = [checked_id(id) for id in ids]
-        rows = np.ascontiguousarray(values, dtype=np.float64)
-        given = self._reader.format.numbers(times)
-        if rows.shape != (len(names), self._reader.channels.size) or given.shape != (len(names),):
-            raise ArgumentError(
-                f"values have shape {rows.shape} and times {given.shape} for {len(names)} ids; expected "
-                f"({len(names)}, {self._reader.channels.size}) and ({len(names)},).",
-                argument="values",
-            )
-        if len(set(names)) < len(names):
-            raise ArgumentError("ids holds a stream twice; push its rows one after the other.", argument="ids")
-        if not np.isfinite(given).all() or (np.abs(rows) > self._reader.largest).any():
-            raise ArgumentError("times and values must be finite, or NaN for values not observed.", argument="values")
+        names, given, rows = self._reader.many(ids, times, values)
+        features = None if static is None else self._reader.many_static(len(names), static)
         table = self._table
         known = np.array([table.slots.get(name, -1) for name in names], dtype=np.int64)
         late = (known >= 0) & (given <= table.times[known])
@@ -259,16 +251,19 @@ class Streams:
         fresh, moving = np.flatnonzero(known < 0), np.flatnonzero(~again)
         state = table.state[torch.from_numpy(known)]  # a copy, in which new streams are replaced at once
         if len(fresh):
-            started = self._stepper.start(self._many_static(static, fresh), len(fresh))
+            started = self._stepper.start(self._many_static(features, fresh), len(fresh))
             state.real[fresh], state.double[fresh] = started.real, started.double
         if len(moving) == len(names):
             state = after = self._stepper.update(state, given, rows)
         else:
             after = self._stepper.update(state[torch.from_numpy(moving)], given[moving], rows[moving])
             state.real[moving], state.double[moving] = after.real, after.double
+        self._check_finite(
+            [names[place] for place in moving], "state", self._stepper.layout.finite(after.real, after.double)
+        )
         outputs = self._outputs(state) if predict else None
         if outputs is not None:
-            self._check_finite(outputs, names)
+            self._check_outputs(names, outputs)
         known[fresh] = table.add([names[place] for place in fresh])
         table.put(known[moving], after, given[moving], digests[moving])
         self._note_far_values([names[place] for place in moving], rows[moving])
@@ -304,29 +299,24 @@ class Streams:
             If it is damaged, or of another model.
         """
         file = Path(file)
-        self.from_bytes(read_file(file.parent, file.name, LARGEST_TENSORS, missing="there are no states."), file)
+        self.from_bytes(read_file(file.parent, file.name, ANY_SIZE, missing="there are no states."), file)
 
-    def from_bytes(self, content: bytes, file: Path = Path("states")) -> dict[str, str]:
-        """Like `load`, and give the notes; `file` is named in errors."""
-        self._table, notes = from_bytes(content, file, self._stepper, self.fingerprint)
-        return notes
+    def from_bytes(
+        self, content: bytes, file: Path = Path("states"), *, more: Collection[str] = ()
+    ) -> tuple[dict[str, str], dict[str, Tensor]]:
+        """Like `load`, and give the notes and `more` numbers per stream; `file` is named in errors."""
+        self._table, notes, found = from_bytes(content, file, self._stepper, self.fingerprint, more)
+        return notes, found
 
     @functools.cached_property
     def fingerprint(self) -> str:
         """A digest of the model: its weights and its preparation."""
-        digest = hashlib.sha256(json.dumps(self.estimator.preparation_.to_state(), sort_keys=True).encode())
-        trees = self.estimator.trees_
-        parts = [member.module.state_dict() for member in self.estimator.members_]
-        for tensors in [*parts, {} if trees is None else trees.to_tensors()]:
-            for name, value in tensors.items():
-                digest.update(name.encode())
-                digest.update(value.detach().cpu().contiguous().numpy().tobytes())
-        return digest.hexdigest()
+        return fingerprint_of(self.estimator)
 
     # ---- parts ----
 
     def _slot(self, id: Hashable) -> int:
-        slot = self._table.slots.get(id)
+        slot = self._table.slots.get(checked_id(id))
         if slot is None:
             raise UnknownStreamError(f"there is no stream {id!r}; push its first row.", argument="id")
         return slot
@@ -336,12 +326,11 @@ class Streams:
         row = self._reader.static_features(id, given)
         return self.estimator.preparation_.static(torch.from_numpy(row[None])), self._reader.static.far(row)
 
-    def _many_static(self, static: Any, fresh: NDArray[np.int64]) -> Float[Tensor, "streams static"]:
+    def _many_static(self, static: Values | None, fresh: NDArray[np.int64]) -> Float[Tensor, "streams static"]:
         """The static features of these rows of `push_many`."""
         if static is None:
             return self._unknown.expand(len(fresh), -1)
-        given = torch.as_tensor(np.asarray(static, dtype=np.float64))
-        return self.estimator.preparation_.static(given[torch.from_numpy(fresh)])
+        return self.estimator.preparation_.static(torch.from_numpy(static[fresh]))
 
     def _same_static(self, slot: int, features: Tensor | None) -> bool:
         if features is None:
@@ -359,12 +348,18 @@ class Streams:
             found = torch.cat([found, self.estimator.trees_(features).to(found.dtype)[None]])
         return average(found, boosted=self.estimator.trees_ is not None)
 
-    def _check_finite(self, outputs: Tensor, names: list[Hashable]) -> None:
-        if bool(outputs.isfinite().all()):
+    def _check_states(self, names: list[Hashable], state: StreamState) -> None:
+        self._check_finite(names, "state", self._stepper.layout.finite(state.real, state.double))
+
+    def _check_outputs(self, names: list[Hashable], outputs: Tensor) -> None:
+        self._check_finite(names, "output", outputs.isfinite().all(1).numpy(force=True))
+
+    def _check_finite(self, names: list[Hashable], what: str, finite: NDArray[np.bool_]) -> None:
+        if finite.all():
             return
-        wrong = (~outputs.isfinite().all(1)).nonzero()[:, 0].tolist()
+        wrong = np.flatnonzero(~finite)
         raise ArgumentError(
-            f"the model's output for stream {names[wrong[0]]!r} is not finite ({len(wrong)} of {len(names)} streams). "
+            f"the model's {what} for stream {names[wrong[0]]!r} is not finite ({len(wrong)} of {len(names)} streams). "
             "Look for values far outside the range of the training series.",
             argument="values",
         )

@@ -171,7 +171,8 @@ class Stepper:
             )
         clock = state.double.numpy(force=True)
         scaled = times if self.scaling is None else times / self.scaling.time_scale
-        gap = np.where(clock[:, 0] > 0, scaled - clock[:, CLOCK.index("time")], np.inf)
+        with np.errstate(over="ignore"):  # a gap that is not finite gives a state that is not, for the caller to refuse
+            gap = np.where(clock[:, 0] > 0, scaled - clock[:, CLOCK.index("time")], np.inf)
         if not (gap > 0).all():
             raise ArgumentError(
                 f"t: the row of stream {int((gap <= 0).argmax())} is not later than its last one; times must increase.",

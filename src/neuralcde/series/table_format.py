@@ -99,6 +99,15 @@ class TableFormat:
                 f"times hold {asked.ravel()[0]!r}, but those of the series are {self.clock}; give {wanted}."
             ) from reason
 
+    def number_of_text(self, text: str) -> float:
+        """A date and time in ISO 8601 as the number that series hold.
+
+        Text of digits is the date 20260131 or nothing: as a number of seconds since 1970, "2026" would pass unnoticed.
+        """
+        if text.isdecimal() and len(text) != len("20260131"):
+            raise ValueError("it is not a date and time such as 2026-01-31T12:00")
+        return float(self.numbers(datetime.datetime.fromisoformat(text)))
+
     @property
     def microseconds(self) -> float:
         """Microseconds per `unit`."""

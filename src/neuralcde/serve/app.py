@@ -4,62 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import json
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import PlainTextResponse, Response
+from starlette.requests import ClientDisconnect
 
 from .. import __version__
+from .guards import check_address, check_origin, check_token, read_body
 from .metrics import Metrics
-from .push_log import LogError
+from .openapi import PREDICTION, ROW, SERIES, answers, body_of, secure
 from .requests import RefusedError, parsed
 from .service import Service
 
 SECONDS_BETWEEN_CHORES = 5.0
-ROW = {
-    "type": "object",
-    "required": ["t"],
-    "properties": {
-        "t": {"description": "Time of the row, later than the last one.", "example": 3.5},
-        "values": {"type": "object", "description": "What was observed.", "example": {"pulse": 81}},
-        "static": {"type": "object", "description": "Static features, with the first row of a stream."},
-    },
-}
-SERIES = {
-    "type": "object",
-    "required": ["rows"],
-    "properties": {
-        "rows": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["id", "t"],
-                "properties": {"id": {"type": "string"}, "t": {}, "values": {"type": "object"}},
-            },
-        },
-        "static": {"type": "object", "description": "Static features by id."},
-        "at": {"type": "array", "items": {}, "description": "Times to predict at; without it, at the last rows."},
-    },
-}
-
-PREDICTION = {"id": "bed-7", "t": 3.5, "prediction": "ill", "p_ill": 0.62, "p_well": 0.38}
-REFUSALS = {
-    400: "the body is not JSON",
-    401: "the token is missing or wrong",
-    404: "there is no such stream",
-    409: "the time is not later than the last row, and the row is not the last one again",
-    413: "the body is too large, or has too many rows",
-    422: "the request does not fit the model",
-    429: "there are too many streams",
-    503: "the log cannot be written",
-}
+LARGE_BODY = 65_536  # bytes; larger ones are parsed beside the event loop
+CLIENT_GONE = 499  # what nginx counts it as
 
 Handler = Callable[[Request], Awaitable[Any]]
-Message = dict[str, Any]
 
 
 def make_app(service: Service, *, token: str | None = None) -> FastAPI:
@@ -72,18 +38,20 @@ def make_app(service: Service, *, token: str | None = None) -> FastAPI:
     token
         What requests must send as `Authorization: Bearer TOKEN`; None for nothing. `/health` needs none.
     """
-    metrics, predicting = Metrics(), asyncio.Lock()
+    metrics, series = Metrics(), _SeriesQueue(service)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         if not service.opened:
             service.open()
-        chores = asyncio.create_task(_chores(service))
-        yield
-        chores.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await chores
-        await service.close()
+        stop = asyncio.Event()
+        chores = asyncio.create_task(_chores(service, metrics, stop))
+        try:
+            yield
+        finally:
+            stop.set()
+            await asyncio.wait([chores])  # not cancelled: it may be saving the states
+            await service.close()
 
     app = FastAPI(
         title="neuralcde",
@@ -91,69 +59,64 @@ def make_app(service: Service, *, token: str | None = None) -> FastAPI:
         description="Predictions for irregular time series, for whole series or one row at a time.",
         lifespan=lifespan,
     )
+    if token is not None:
+        secure(app, ("/health",))
 
-    async def body_of(request: Request) -> dict[str, Any]:
-        parts, size = [], 0
-        async for part in request.stream():
-            size += len(part)
-            if size > service.limits.body:
-                raise RefusedError(413, f"the body is larger than {service.limits.body:,} bytes.")
-            parts.append(part)
-        return parsed(b"".join(parts))
-
-    async def answered(route: str, request: Request, handler: Handler) -> Response:
-        started, status = time.perf_counter(), 500
+    async def answered(route: str, request: Request, handler: Handler, query: tuple[str, ...] = ()) -> Response:
+        started, status, headers = time.perf_counter(), 500, None
         try:
-            if token is not None and not _authorised(request, token):
-                raise RefusedError(401, "send the header Authorization: Bearer TOKEN.")
+            check_token(request, token)
+            check_origin(request)
+            check_address(request, query)
             found, status = await handler(request), 200
         except RefusedError as reason:
-            found, status = {"detail": reason.message}, reason.status
+            found, status, headers = {"detail": reason.message}, reason.status, reason.headers
+        except ClientDisconnect:
+            found, status = {"detail": "the client is gone."}, CLIENT_GONE
+        except asyncio.CancelledError:  # the server ends, and has waited long enough
+            found, status = {"detail": "the service ends; send the request again later."}, 503
         finally:
             metrics.note(route, status, time.perf_counter() - started)
-        return _json(found, status)
+        return _json(found, status, headers)
 
     @app.post(
         "/predict",
         summary="Predictions for whole series",
-        openapi_extra=_body(SERIES),
-        responses=_answers({"predictions": [PREDICTION]}, 400, 401, 413, 422),
+        openapi_extra=body_of(SERIES),
+        responses=answers({"predictions": [PREDICTION]}, 400, 401, 403, 408, 413, 422, 503),
     )
     async def predict(request: Request) -> Response:
-        async def handler(request: Request) -> Any:
-            body = await body_of(request)
-            async with predicting:  # one at a time, beside the pushes
-                return await asyncio.to_thread(service.predict, body)
-
-        return await answered("/predict", request, handler)
+        return await answered("/predict", request, series.predict)
 
     @app.post(
-        "/streams/{id}",
+        "/streams/{id:path}",
         summary="Add a row to a stream",
-        openapi_extra=_body(ROW),
-        responses=_answers(PREDICTION | {"far": {"pulse": 8000}}, 400, 401, 409, 413, 422, 429, 503),
+        openapi_extra=body_of(ROW),
+        responses=answers(PREDICTION | {"far": {"pulse": 8000}}, 400, 401, 403, 408, 409, 413, 422, 429, 503),
     )
     async def push(id: str, request: Request) -> Response:
         async def handler(request: Request) -> Any:
-            return await service.push(id, await body_of(request))
+            content = await read_body(request, service.limits)
+            large = len(content) > LARGE_BODY
+            return await service.push(id, await asyncio.to_thread(parsed, content) if large else parsed(content))
 
         return await answered("/streams/{id}", request, handler)
 
     @app.get(
-        "/streams/{id}",
+        "/streams/{id:path}",
         summary="The prediction of a stream, at its last row or at a later time",
-        responses=_answers(PREDICTION, 401, 404, 409, 422),
+        responses=answers(PREDICTION, 401, 404, 409, 422),
     )
     async def peek(id: str, request: Request, at: str | None = None) -> Response:
         async def handler(request: Request) -> Any:
             return service.peek(id, at)
 
-        return await answered("/streams/{id}", request, handler)
+        return await answered("/streams/{id}", request, handler, ("at",))
 
     @app.delete(
-        "/streams/{id}",
+        "/streams/{id:path}",
         summary="Forget a stream",
-        responses=_answers({"id": "bed-7", "deleted": True}, 401, 404, 422, 503),
+        responses=answers({"id": "bed-7", "deleted": True}, 401, 403, 404, 422, 503),
     )
     async def remove(id: str, request: Request) -> Response:
         async def handler(request: Request) -> Any:
@@ -161,47 +124,75 @@ def make_app(service: Service, *, token: str | None = None) -> FastAPI:
 
         return await answered("/streams/{id}", request, handler)
 
-    @app.get("/health", summary="Whether rows are accepted")
+    @app.get(
+        "/health",
+        summary="Whether rows are accepted",
+        responses={503: {"description": "the log cannot be written"}},
+    )
     async def health() -> Response:
-        healthy = service.log.failed is None
-        return _json({"status": "ok" if healthy else "the log cannot be written"}, 200 if healthy else 503)
+        if service.log.failed is not None:
+            return _json({"status": "the log cannot be written"}, 503)
+        if service.save_failed is not None:
+            return _json({"status": f"rows are accepted, but the states cannot be saved: {service.save_failed}"}, 200)
+        return _json({"status": "ok"}, 200)
 
-    @app.get("/metrics", summary="Counts and durations, for Prometheus", response_class=PlainTextResponse)
+    @app.get(
+        "/metrics",
+        summary="Counts and durations, for Prometheus",
+        response_class=PlainTextResponse,
+        responses=answers(None, 401),
+    )
     async def numbers(request: Request) -> Response:
-        if token is not None and not _authorised(request, token):
-            return _json({"detail": "send the header Authorization: Bearer TOKEN."}, 401)
+        try:
+            check_token(request, token)
+        except RefusedError as reason:
+            return _json({"detail": reason.message}, reason.status, reason.headers)
         metrics.rows, metrics.repeated, metrics.expired = service.rows, service.repeated, service.expired
         return PlainTextResponse(metrics.text(service.gauges(), service.far_values()))
 
     return app
 
 
-async def _chores(service: Service) -> None:
-    while True:
-        await asyncio.sleep(SECONDS_BETWEEN_CHORES)
-        with contextlib.suppress(LogError, OSError):  # a full disk is reported by /health and by the next push
-            await service.expire()
-            await service.compact_if_long()
+class _SeriesQueue:
+    """Predictions for whole series, one at a time beside the pushes; a limited number of requests waits."""
+
+    def __init__(self, service: Service):
+        self.service, self.waiting, self.lock = service, 0, asyncio.Lock()
+
+    async def predict(self, request: Request) -> Any:
+        """The answer to a request."""
+        self._check()  # before the body takes memory
+        content = await read_body(request, self.service.limits)
+        self._check()
+        self.waiting += 1
+        try:
+            await self.lock.acquire()
+        finally:
+            self.waiting -= 1
+        try:
+            return await asyncio.to_thread(lambda: self.service.predict(parsed(content)))
+        finally:
+            self.lock.release()
+
+    def _check(self) -> None:
+        if self.waiting >= self.service.limits.waiting:
+            raise RefusedError(503, f"{self.waiting} requests wait already; try again later.", {"Retry-After": "1"})
 
 
-def _authorised(request: Request, token: str) -> bool:
-    given = request.headers.get("authorization", "")
-    return hmac.compare_digest(given.encode(), f"Bearer {token}".encode())
+async def _chores(service: Service, metrics: Metrics, stop: asyncio.Event) -> None:
+    """Forget idle streams and compact the log, now and then. No failure ends it: the next try may succeed."""
+    while not stop.is_set():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), SECONDS_BETWEEN_CHORES)
+            return
+        for name, chore in (("expire", service.expire), ("compact", service.compact_if_long)):
+            try:
+                await chore()
+            except Exception as reason:
+                metrics.failures[name] += 1
+                logging.getLogger(__name__).error("%s failed, and is tried again: %r", name, reason)
 
 
-def _body(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
-
-def _answers(example: dict[str, Any], *refusals: int) -> dict[int | str, dict[str, Any]]:
-    """The answers of a route, for its description."""
-    detail = {"type": "object", "properties": {"detail": {"type": "string"}}}
-    found: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json": {"example": example}}}}
-    for status in refusals:
-        found[status] = {"description": REFUSALS[status], "content": {"application/json": {"schema": detail}}}
-    return found
-
-
-def _json(content: Any, status: int) -> Response:
+def _json(content: Any, status: int, headers: dict[str, str] | None = None) -> Response:
     text = json.dumps(content, separators=(",", ":"), allow_nan=False)
-    return Response(text, status_code=status, media_type="application/json")
+    return Response(text, status_code=status, media_type="application/json", headers=headers)

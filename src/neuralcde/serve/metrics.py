@@ -16,6 +16,7 @@ class Metrics:
         self.rows = 0
         self.repeated = 0
         self.expired = 0
+        self.failures = Counter({"expire": 0, "compact": 0})  # of chores
         self.seconds: dict[str, list[int]] = {}
         self.total: Counter[str] = Counter()
 
@@ -33,11 +34,13 @@ class Metrics:
             lines.append(f'neuralcde_requests_total{{route="{route}",status="{status}"}} {count}')
         for name, value in (("rows", self.rows), ("repeated_rows", self.repeated), ("expired_streams", self.expired)):
             lines += [f"# TYPE neuralcde_{name}_total counter", f"neuralcde_{name}_total {value}"]
+        lines.append("# TYPE neuralcde_chore_failures_total counter")
+        lines += [f'neuralcde_chore_failures_total{{chore="{name}"}} {n}' for name, n in self.failures.items()]
         lines.append("# TYPE neuralcde_far_values_total counter")
         for channel, count in sorted(far_values.items()):
             lines.append(f'neuralcde_far_values_total{{channel="{_escaped(channel)}"}} {count}')
         for name, gauge in gauges.items():
-            lines += [f"# TYPE neuralcde_{name} gauge", f"neuralcde_{name} {gauge:g}"]
+            lines += [f"# TYPE neuralcde_{name} gauge", f"neuralcde_{name} {gauge!r}"]
         lines.append("# TYPE neuralcde_request_seconds histogram")
         for route, counts in sorted(self.seconds.items()):
             below = 0

@@ -36,7 +36,7 @@ class PushLog:
         self.number = 0  # of the last line
         self.lines = 0  # that are kept
         self.seconds = 0.0  # that the last write took
-        self.failed: Exception | None = None
+        self.failed: Exception | None = None  # nothing more is accepted
         self._waiting: list[tuple[bytes, asyncio.Future[None]]] = []
         self._latest: asyncio.Future[None] | None = None  # of the last line
         self._writing: asyncio.Task[None] | None = None
@@ -68,17 +68,17 @@ class PushLog:
             if whole < len(content):
                 os.truncate(file, whole)
         self.number = max(self.number, after)
-        self._begin_file()
+        self._begin_file(self.number)
 
     def append(self, entry: dict[str, Any]) -> asyncio.Future[None]:
         """Add a line; the future is done when it is on the disk."""
-        self.number += 1
-        text = json.dumps(entry | {"n": self.number}, separators=(",", ":"), allow_nan=False).encode()
+        text = json.dumps(entry | {"n": self.number + 1}, separators=(",", ":"), allow_nan=False).encode()
+        self.number += 1  # now, because a number without a line would make the log unreadable
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((b"%08x %s\n" % (zlib.crc32(text), text), done))
         self._latest = done
         self._start_writing()
-        return done
+        return asyncio.shield(done)  # if the request is cancelled, whoever repeats the row still waits for the line
 
     async def durable(self) -> None:
         """Return when everything that was appended so far is on the disk."""
@@ -88,11 +88,17 @@ class PushLog:
             raise LogError(f"the log cannot be written: {self.failed}")
 
     async def turn_over(self) -> list[Path]:
-        """Begin a new file; gives those before it, which may be deleted when the rows in them are saved elsewhere."""
+        """Begin a new file; gives those before it, which may be deleted when the rows in them are saved elsewhere.
+
+        Raises
+        ------
+        LogError
+            If it cannot be begun. The log goes on in the old file.
+        """
         self._turn = self._turn or asyncio.get_running_loop().create_future()
         turn = self._turn
         self._start_writing()
-        await turn
+        await asyncio.shield(turn)  # others may wait for the same turn
         return self.files()[:-1]
 
     def drop(self, files: list[Path]) -> None:
@@ -112,46 +118,66 @@ class PushLog:
             self._writing = asyncio.get_running_loop().create_task(self._write())
 
     async def _write(self) -> None:
-        while self._waiting or self._turn is not None:
-            if self._turn is not None:
-                turn, self._turn = self._turn, None
-                self._begin_file()
+        try:
+            while self._waiting or self._turn is not None:
+                if self._turn is not None:
+                    turn, self._turn = self._turn, None
+                    await self._take_turn(turn)
+                taken, self._waiting = self._waiting, []
+                if taken:
+                    await self._write_lines(taken)
+        finally:
+            self._writing = None
+
+    async def _take_turn(self, turn: asyncio.Future[None]) -> None:
+        """Begin a new file for the lines that wait, and those after them."""
+        try:
+            await asyncio.to_thread(self._begin_file, self.number - len(self._waiting))
+        except Exception as reason:  # such as no free descriptor, or a full disk
+            if not turn.done():
+                turn.set_exception(LogError(f"no new file of the log can be begun: {reason}"))
+        else:
+            if not turn.done():
                 turn.set_result(None)
-            taken, self._waiting = self._waiting, []
-            if not taken:
+
+    async def _write_lines(self, taken: list[tuple[bytes, asyncio.Future[None]]]) -> None:
+        """Write lines, and tell those who wait for them."""
+        try:
+            started = time.perf_counter()
+            await asyncio.to_thread(self._write_now, b"".join(line for line, _ in taken))
+            self.seconds = time.perf_counter() - started
+        except Exception as reason:  # what was not acknowledged may or may not be there: nothing more is accepted
+            self.failed = self.failed or reason
+        self.lines += len(taken)
+        for _, done in taken:
+            if done.done():
                 continue
-            try:
-                started = time.perf_counter()
-                await asyncio.to_thread(self._write_now, b"".join(line for line, _ in taken))
-                self.seconds = time.perf_counter() - started
-            except OSError as reason:  # what was not acknowledged may or may not be there: nothing more is accepted
-                self.failed = self.failed or reason
-            self.lines += len(taken)
-            for _, done in taken:
-                if done.cancelled():
-                    continue
-                if self.failed is None:
-                    done.set_result(None)
-                else:
-                    done.set_exception(LogError(f"the log cannot be written: {self.failed}"))
-        self._writing = None
+            if self.failed is None:
+                done.set_result(None)
+            else:
+                done.set_exception(LogError(f"the log cannot be written: {self.failed}"))
 
     def _write_now(self, content: bytes) -> None:
-        assert self._descriptor is not None
         if self.failed is not None:
             raise OSError(str(self.failed))
+        if self._descriptor is None:
+            raise OSError("it is closed")
         rest = memoryview(content)
         while rest:
             rest = rest[os.write(self._descriptor, rest) :]
         os.fsync(self._descriptor)
 
-    def _begin_file(self) -> None:
-        """Open the file of the lines after those that are written."""
-        self.close()
-        written = self.number - len(self._waiting)
+    def _begin_file(self, written: int) -> None:
+        """Begin the file of the lines after the first `written`. If that fails, the old file stays in use."""
         file = self.folder / f"log-{written:016d}"
-        self._descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        sync_folder(self.folder)
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            sync_folder(self.folder)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self.close()
+        self._descriptor = descriptor
 
 
 def sync_folder(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import math
 import re
@@ -23,11 +22,13 @@ class RefusedError(Exception):
         The HTTP status.
     message
         What is wrong, and how to fix it.
+    headers
+        Headers of the answer.
     """
 
-    def __init__(self, status: int, message: str):
+    def __init__(self, status: int, message: str, headers: dict[str, str] | None = None):
         super().__init__(message)
-        self.status, self.message = status, message
+        self.status, self.message, self.headers = status, message, headers
 
 
 def parsed(body: bytes) -> dict[str, Any]:
@@ -74,18 +75,13 @@ def stream_id(given: Any, where: str = "the body") -> str:
 
 def time_of(given: Any, form: TableFormat, where: str = "the body") -> float:
     """A time as the number that series hold: a number, or a date and time as text where the table had these."""
-    if isinstance(given, str) and NUMBER.fullmatch(given):
-        given = float(given)
     if isinstance(given, str) and form.kind == "datetime":
         try:
-            stamp = datetime.datetime.fromisoformat(given)
-            if form.time_zone is not None and stamp.tzinfo is None:
-                raise ValueError("it has no time zone")
-            if form.time_zone is None and stamp.tzinfo is not None:
-                raise ValueError("it has a time zone, and the training table had none")
-            given = float(form.numbers(stamp))
+            given = form.number_of_text(given)
         except (ValueError, TypeError, OverflowError) as reason:
             raise RefusedError(422, f"{where}: {given[:80]!r} is not a date and time: {reason}.") from None
+    elif isinstance(given, str) and NUMBER.fullmatch(given):
+        given = float(given)
     if isinstance(given, int | float) and not isinstance(given, bool):
         try:
             number = float(given)
@@ -95,6 +91,16 @@ def time_of(given: Any, form: TableFormat, where: str = "the body") -> float:
             return number
     wanted = "a number" if form.kind == "number" else "a number, or text such as 2026-01-31T12:00"
     raise RefusedError(422, f"{where}: {form.time} must be {wanted}.")
+
+
+def time_in_query(given: str, form: TableFormat) -> float:
+    """A time in a query, where numbers are text too; a date of eight digits is a date."""
+    if NUMBER.fullmatch(given):
+        try:
+            return form.number_of_text(given) if form.kind == "datetime" else time_of(given, form, "the query")
+        except (ValueError, TypeError, OverflowError):
+            return time_of(float(given), form, "the query")
+    return time_of(given, form, "the query")
 
 
 def _is_text(given: str) -> bool:

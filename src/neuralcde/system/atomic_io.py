@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import re
 import secrets
@@ -33,9 +34,12 @@ def write_durably(file: Path, content: bytes) -> None:
         os.fsync(out.fileno())
 
 
-def write_atomically(file: Path, content: bytes) -> None:
-    """Write a file so that it has its old content or all of the new content, whenever the process ends."""
-    part, descriptor = _new_part(file.parent, f".{file.name}.", Path.touch)
+def write_atomically(file: Path, content: bytes, *, mode: int = 0o666) -> None:
+    """Write a file so that it has its old content or all of the new content, whenever the process ends.
+
+    `mode` are the permissions of the file, of which the process may withhold some.
+    """
+    part, descriptor = _new_part(file.parent, f".{file.name}.", functools.partial(Path.touch, mode=mode))
     try:
         write_durably(part, content)
         part.replace(file)
