@@ -52,11 +52,12 @@ def plot_risk(estimator: FittedEstimator, series: IrregularSeries, id: Any, axes
     one = series.at(slice(place, place + 1))
     rows = one.times.numpy()
     times = np.unique(np.concatenate([np.linspace(rows[0], rows[-1], BETWEEN), rows]))
-    outputs = estimator.outputs_at(one, times)[0]
+    outputs = estimator.calibrated(estimator.outputs_at(one, times)[0], over_time=True)
     task = estimator.task_
     names = task.target_names("target")
     forecast = task.forecast(outputs, _unknown(estimator, outputs), names)
-    (panel,) = panels_of([forecast.title.partition(";")[0]], None if axes is None else [axes], height=2.6)
+    title = forecast.title.partition(";")[0] + before_calibration(estimator)
+    (panel,) = panels_of([title], None if axes is None else [axes], height=2.6)
     at_rows = np.searchsorted(times, rows)
     several = len(forecast.curves) > 1
     for k, curve in enumerate(forecast.curves):
@@ -69,6 +70,11 @@ def plot_risk(estimator: FittedEstimator, series: IrregularSeries, id: Any, axes
         panel.legend(frameon=False, fontsize=8.5)
     panel.set_xlabel(series.format.time)
     return panel
+
+
+def before_calibration(estimator: FittedEstimator) -> str:
+    """The end of the title of a figure of predictions over time that the calibration does not hold for."""
+    return "" if estimator.calibrated_over_time else ", before calibration"
 
 
 def _unknown(estimator: FittedEstimator, outputs: torch.Tensor) -> torch.Tensor:

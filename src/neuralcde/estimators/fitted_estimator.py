@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -57,7 +58,8 @@ class FittedEstimator(FittedEnsemble):
         if self.per_row:
             outputs = outputs[series.offsets[1:] - 1]
         ensemble = Ensemble([member.module for member in self.members_], self.trees_, self.preparation_, self.device)
-        return explain(ensemble, self.task_, series, outputs, random_state)
+        found = explain(ensemble, self.task_, series, outputs, random_state)
+        return dataclasses.replace(found, before_calibration=self.calibration_ is not None)
 
     def stream(self, states: str | Path | None = None) -> Streams:
         """Streams, which get one row at a time and give a prediction after each.

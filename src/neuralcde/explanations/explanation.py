@@ -88,6 +88,8 @@ class Explanation:
         Terms of the time that passed before each row; 0 for the first row of a series.
     at_rows
         The score just after each row.
+    before_calibration
+        Whether the predictions of the model are calibrated, so that those made of the scores differ from them.
     """
 
     series: IrregularSeries
@@ -100,6 +102,7 @@ class Explanation:
     observations: Float[np.ndarray, "rows columns scores"]
     passing: Float[np.ndarray, "rows scores"]
     at_rows: Float[np.ndarray, "rows scores"]
+    before_calibration: bool = False
 
     def __len__(self) -> int:
         return len(self.series)

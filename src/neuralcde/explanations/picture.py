@@ -25,7 +25,8 @@ def drawing(one: Explanation, name: str | None, count: int) -> Drawing:
 def caption(one: Explanation, place: int) -> str:
     """How to read the picture, with what was known before the first observation."""
     shown = percent if one.probabilities else number
-    parts = [f"Knowing nothing: {shown(float(one.risk(one.start[0, place])))}"]
+    early = " (before calibration)" if one.before_calibration else ""
+    parts = [f"Knowing nothing{early}: {shown(float(one.risk(one.start[0, place])))}"]
     known = one.known[0]
     for column in np.argsort(-abs(one.static[0, :, place]))[:3]:
         if known[column]:
@@ -96,5 +97,5 @@ def signed(change: float) -> str:
 
 
 def _quantity(one: Explanation, place: int) -> str:
-    name = short(one.names[place], 24)
-    return f"predicted chance of {name}" if one.probabilities else f"predicted {name}"
+    name, early = short(one.names[place], 24), ", before calibration" if one.before_calibration else ""
+    return f"predicted chance of {name}{early}" if one.probabilities else f"predicted {name}"
