@@ -16,7 +16,8 @@ import numpy as np
 from cyclopts import Parameter
 
 from ..estimators import NeuralCDEClassifier, NeuralCDERegressor, stratified_split
-from ..estimators.data_checks import DataWarning, Finding, check_data
+from ..estimators.data_checks import DataWarning, Finding, check_data, group_finding
+from ..estimators.group_columns import is_group_column
 from ..estimators.path_estimator import PathEstimator
 from ..estimators.saving import write_files
 from ..report import record_run
@@ -159,7 +160,7 @@ def fit(
 
 def _fit(known: dict[str, Any], parameters: dict[str, Any], *, out: Path, resume: bool, begun: float) -> None:
     """Train, test and save, with checked options."""
-    series, targets = read_series(known)
+    series, targets, text = read_series(known)
     groups = read_groups(known, series)
     chosen = known.get("task") or ("regression" if _is_quantity(targets) else "classification")
     goal = chosen if chosen == "classification" else Task.registry[chosen].goal
@@ -191,6 +192,13 @@ def _fit(known: dict[str, Any], parameters: dict[str, Any], *, out: Path, resume
     if first:
         print(f"{series}\n{chosen}: {len(training)} training series, {len(test)} test series", flush=True)
         findings = check_data(series[training], targets[training], per_row=bool(estimator.per_row), task=task)
+        findings += [
+            group_finding(name, values[training])
+            for name, values in text.items()
+            if is_group_column(name, values[training])
+        ]
+        if groups is not None:  # the split keeps groups together
+            findings = [item for item in findings if item.kind != "group"]
         _print_findings(findings)
     try:
         with warnings.catch_warnings():
@@ -261,9 +269,9 @@ def _is_quantity(targets: np.ndarray[Any, Any]) -> bool:
 def _print_findings(findings: list[Finding]) -> None:
     """Print what was found in the table, each with the option that helps."""
     for item in findings:
-        option = {"constant": "static", "group": ""}.get(item.kind, "exclude")
-        fix = f" {shlex.join([f'--{option}', ','.join(item.columns)])}" if option else ""
-        print(f"check: {item.text}{fix and ':'}{fix}", flush=True)
+        option = {"constant": "static", "group": "group"}.get(item.kind, "exclude")
+        fix = shlex.join([f"--{option}", ",".join(item.columns)])
+        print(f"check: {item.text.removesuffix('.')}: {fix}", flush=True)
 
 
 def _split(
