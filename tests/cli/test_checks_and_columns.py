@@ -111,6 +111,28 @@ def test_a_table_without_a_channel_is_predicted(table, tmp_path):
     assert (code, "no column 'lab_a'" in complaint) == (2, True), complaint
 
 
+def test_a_table_without_a_static_column_is_predicted(table, tmp_path):
+    """If the column was missing for some training series; its values are then not observed."""
+    out, number = tmp_path / "model", pl.col("stay").str.slice(1).cast(pl.Int64)
+    frame = pl.read_csv(table).with_columns(height=pl.when(number % 5 > 0).then(150.5 + number))
+    frame.write_csv(tmp_path / "stays.csv")
+    options = ["--channels", "lab_a,lab_b", "--static", "height,ward"]
+    assert run("fit", tmp_path / "stays.csv", *NAMES, "--out", out, *SMALL, *options)[0] == 0
+    new = {"without": frame.drop("height"), "empty": frame.with_columns(height=pl.lit(None, dtype=pl.Float64))}
+    told = {}
+    for name, part in new.items():
+        part.write_csv(tmp_path / "new.csv")
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")  # printed, not raised
+            told[name] = run("predict", out, tmp_path / "new.csv")
+    assert "the table has no column 'height': its values are not observed." in told["without"][2]
+    assert told["without"][:2] == told["empty"][:2]
+    assert told["empty"][0] == 0
+    frame.drop("ward").write_csv(tmp_path / "new.csv")
+    code, _, complaint = run("predict", out, tmp_path / "new.csv")
+    assert (code, "no column 'ward'" in complaint) == (2, True), complaint
+
+
 COLUMNS = ["id", "lab_a", "lab_b", "a,b", "x*"]
 
 

@@ -139,7 +139,20 @@ def read_long(
 def _with_missing_channels(table: nw.DataFrame[Any], channels: Collection[str]) -> nw.DataFrame[Any]:
     """The table with empty columns for the channels that it lacks, and a warning; unchanged if it lacks all."""
     missing = [name for name in channels if name not in table.columns]
-    if not missing or len(missing) == len(channels) or len(table) == 0:
+    if len(missing) == len(channels) or len(table) == 0:
+        return table
+    return _with_empty_columns(table, missing)
+
+
+def with_optional_columns(frame: Any, names: Collection[str]) -> Any:
+    """A table with empty columns for those of these that it lacks, and a warning."""
+    table = _as_frame(frame)
+    missing = [name for name in names if name not in table.columns]
+    return _with_empty_columns(table, missing).to_native() if missing and len(table) else frame
+
+
+def _with_empty_columns(table: nw.DataFrame[Any], missing: Collection[str]) -> nw.DataFrame[Any]:
+    if not missing:
         return table
     one = len(missing) == 1
     warn_user(
