@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import re
 import warnings
 
 import numpy as np
@@ -166,6 +167,14 @@ def test_runs_are_compared(table, tmp_path):
     assert (code, complaint) == (0, ""), complaint
     text = page.read_text()
     assert "All runs were tested on the same series." in text
+    cells = re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", text[text.index("Options that differ") :])
+    assert cells[3:] == [
+        *("static", "ward", "days_to_death"),
+        *("channels that not all runs have", "days_to_death", "ward"),
+        *("static columns that not all runs have", "ward", "days_to_death"),
+    ]
+    findings = text[text.index(">to check<") : text.index("Options that differ")]
+    assert "leave it out. &#39;" in findings  # a space between sentences
     assert text.count("difference ") >= 3
     assert run("report", "--compare", tmp_path / "ward")[0] == 2
     code, _, complaint = run("report", tmp_path / "ward", tmp_path / "days_to_death")
