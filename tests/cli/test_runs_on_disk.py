@@ -213,7 +213,7 @@ def press_ctrl_c(monkeypatch, where, times=1):
     monkeypatch.setattr(where, interrupted)
 
 
-@pytest.mark.parametrize("where", ["neuralcde.cli.fit.check_parameters", "neuralcde.cli.fit.read_series"])
+@pytest.mark.parametrize("where", ["neuralcde.cli.fit.check_parameters", "neuralcde.cli.fit.read_labelled"])
 def test_ctrl_c_before_the_first_epoch_changes_nothing(where, table, out, monkeypatch):
     """Ctrl-C comes while the options are checked or while the table is read."""
     before = contents(out)

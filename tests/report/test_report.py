@@ -260,7 +260,7 @@ def test_curves_of_a_calibrated_model_say_what_they_show(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # nobody asked for predictions at times
         page = write_report(tmp_path / "series").read_text()
-    assert page.count("predicted chance of well, before calibration") >= 3
+    assert page.count(", before calibration") >= 3
     fitted("rows", tmp_path / "rows", count=40, calibrate="temperature")
     run = read_run(tmp_path / "rows")
     for drawing in example_figures(run):

@@ -23,9 +23,10 @@ from ..estimators.saving import write_files
 from ..report import record_run
 from ..system import Interrupts, Processes, staged, write_durably
 from ..tasks import Task
+from ..tasks.metrics import OF_ONE_CLASS
 from .errors import WrongUseError, in_file, in_options, report_errors
 from .groups import read_groups
-from .labelled import all_targets, read_series
+from .labelled import all_targets, read_labelled
 from .options import DEFAULTS, EstimatorOptions, check_config, check_parameters, given, read_config, write_config
 from .predictions import check_names, prediction_table
 from .run_folder import run_folder
@@ -160,7 +161,7 @@ def fit(
 
 def _fit(known: dict[str, Any], parameters: dict[str, Any], *, out: Path, resume: bool, begun: float) -> None:
     """Train, test and save, with checked options."""
-    series, targets, text = read_series(known)
+    series, targets, text = read_labelled(known)
     groups = read_groups(known, series)
     chosen = known.get("task") or ("regression" if _is_quantity(targets) else "classification")
     goal = chosen if chosen == "classification" else Task.registry[chosen].goal
@@ -246,8 +247,10 @@ def _fit(known: dict[str, Any], parameters: dict[str, Any], *, out: Path, resume
             write_table(predictions, part / "test_predictions.csv")
         if estimator.interrupted_:
             print("Interrupted: the best model so far is kept. The same command with --resume continues.")
+        subject = estimator.task_.subject(estimator.task_.target_names(settled["label"]))
         for name, value in metrics.items():
-            print(f"test {name:20}{value:.4f}")
+            about = f"  (of {subject})" if name in OF_ONE_CLASS and subject else ""
+            print(f"test {name:20}{value:.4f}{about}")
         print(f"model: {out}", flush=True)
 
 

@@ -40,7 +40,13 @@ class Labelled(NamedTuple):
     text: dict[str, np.ndarray[Any, Any]]
 
 
-def read_series(known: dict[str, Any]) -> Labelled:
+def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any, Any]]:
+    """The series and the targets of `read_labelled`."""
+    found = read_labelled(known)
+    return found.series, found.targets
+
+
+def read_labelled(known: dict[str, Any]) -> Labelled:
     """Read the series of the table and their labels, in the same order. The label is never a channel."""
     file, id_column, time, label = Path(known["table"]), known["id"], known["time"], known["label"]
     if label in (id_column, time):

@@ -127,8 +127,8 @@ class FittedEnsemble(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         low, high
-            Shape (cases, scores): probabilities (of the positive class, if there are two), or numbers in the units of
-            the targets.
+            Shape (cases, scores): probabilities (if there are two classes, of `task_.classes[task_.event]`, which
+            explanations are about, too), or numbers in the units of the targets.
 
         Raises
         ------

@@ -65,7 +65,7 @@ class Explanation:
     sampled for more. The start is the output for a series of which nothing is known. All terms of a series add up to
     its output.
 
-    What is explained is a score: for classes their log odds (of the positive class, if there are two), for a regression
+    What is explained is a score: for classes their log odds (if there are two, of the one in `names`), for a regression
     the target in its unit. Scores are not calibrated; those of an ensemble are of its mean output.
 
     Parameters

@@ -11,7 +11,7 @@ import torch
 
 from ..figures import duration, number
 from ..system import write_atomically
-from ..tasks import METRICS, metric_title
+from ..tasks import METRICS, metric_title_of
 from .bootstrap import differences, percentile_intervals, resampled
 from .html import render_page
 from .run import Run, read_run
@@ -92,7 +92,7 @@ def render_comparison(runs: Sequence[Run], names: Sequence[str]) -> str:
             )
         metrics.append(
             {
-                "title": metric_title(name),
+                "title": metric_title_of(name, task.subject(runs[0].names)),
                 "meaning": METRICS[name].meaning if name in METRICS else "",
                 "cells": cells,
                 "main": name == task.metric,
