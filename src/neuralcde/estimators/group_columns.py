@@ -60,7 +60,7 @@ def _coincide_too_often(numbers: NDArray[Any], counts: NDArray[np.int64]) -> boo
     low, high = np.quantile(numbers, [0.25, 0.75])
     size = 2 * (high - low) / step + 1
     pairs = float((counts * (counts - 1) / 2).sum())
-    return pairs > TIMES_CHANCE * len(numbers) * (len(numbers) - 1) / 2 / size
+    return bool(pairs > TIMES_CHANCE * len(numbers) * (len(numbers) - 1) / 2 / size)
 
 
 def _is_named_like_an_id(name: str) -> bool:

@@ -68,9 +68,9 @@ def of_each_series(column: Measured, series: IrregularSeries) -> Array | None:
         values = np.fmax.reduceat(values, series.offsets[:-1].numpy())
     if column.values.shape[1] == 1:
         return np.asarray(values[:, 0])
-    codes = np.array(column.names, dtype=object)
     known = np.nan_to_num(values).any(1)
-    return np.where(known, codes[np.nan_to_num(values).argmax(1)], None)
+    names: Array = np.array([*column.names, None], dtype=object)
+    return np.asarray(names[np.where(known, np.nan_to_num(values).argmax(1), len(column.names))])
 
 
 def has_one_value(column: Measured) -> bool:

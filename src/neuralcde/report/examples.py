@@ -165,7 +165,7 @@ def _value(item: Any) -> str:
 
 
 def _shown(times: Array, clock: Clock) -> Array:
-    return (times - clock.start) * clock.factor
+    return clock.on_axis(times)
 
 
 def _spread(size: int, most: int) -> Array:

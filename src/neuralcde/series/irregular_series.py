@@ -320,7 +320,7 @@ class IrregularSeries:
 
         return as_html(self)
 
-    def plot(self, id: Any, *, channels: Collection[str] | None = None, axes: Any = None) -> list[Any]:
+    def plot(self, id: Any, *, channels: Collection[str] | str | None = None, axes: Any = None) -> list[Any]:
         """Plot the observations of one series: a panel per channel, on these axes of matplotlib or on new ones."""
         from .display import plot_series
 

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..contracts import warn_user
+from ..contracts import Argument, warn_user
 from .arrays import ROWS_AT_ONCE, Rows
 from .columns import (
     MOST_CATEGORIES,
@@ -196,8 +196,12 @@ def _warn_of_merged(values: Array, columns: dict[int, nw.Series[Any]]) -> None:
             merged.append(column.name)
     if merged:
         warn_user(
-            f"the channels {merged} vary by less than float32 can resolve at their size, and become constant; read "
-            "them with dtype=torch.float64, or subtract a constant first.",
+            [
+                f"the channels {merged} vary by less than float32 can resolve at their size, and become constant; read "
+                "them with ",
+                Argument("dtype", torch.float64, option="--dtype float64"),
+                ", or subtract a constant first.",
+            ]
         )
 
 
@@ -373,7 +377,12 @@ def _channel_columns(columns: dict[str, nw.Series[Any]], static: Collection[str]
         )
     if others:
         warn_user(
-            f"columns left out, because they are not {expected}: {others}. Convert them, name text in static= if it "
-            "has one value per series, or choose with channels=.",
+            [
+                f"columns left out, because they are not {expected}: {others}. Convert them, name text in ",
+                Argument("static"),
+                " if it has one value per series, or choose with ",
+                Argument("channels"),
+                ".",
+            ]
         )
     return tuple(chosen)
