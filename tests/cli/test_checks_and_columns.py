@@ -13,6 +13,7 @@ import pytest
 from neuralcde.cli import main
 from neuralcde.cli.column_names import named_columns
 from neuralcde.cli.errors import WrongUseError
+from neuralcde.cli.labelled import read_series
 
 pytestmark = pytest.mark.xdist_group("command line")
 
@@ -110,6 +111,58 @@ def test_a_table_without_a_channel_is_predicted(table, tmp_path):
     pl.read_csv(table).drop("lab_a", "lab_b", "outcome").write_csv(tmp_path / "new.csv")
     code, _, complaint = run("predict", out, tmp_path / "new.csv")
     assert (code, "no column 'lab_a'" in complaint) == (2, True), complaint
+
+
+@pytest.mark.parametrize("given", ["", ",", " , "])
+def test_no_channels_are_refused(table, tmp_path, given):
+    code, _, complaint = run("fit", table, *NAMES, "--out", tmp_path / "model", *SMALL, "--channels", given)
+    assert (code, "--channels: no channels are given; name one" in complaint) == (2, True), complaint
+
+
+def test_names_without_commas_are_refused_with_the_fix(table, tmp_path):
+    code, _, complaint = run("fit", table, *NAMES, "--out", tmp_path / "model", "--channels", "lab_a", "lab_b")
+    assert (code, "lab_b" in complaint, "Separate names by commas: --channels" in complaint) == (1, True, True)
+    assert "commas" not in run("report", "a", "--nothing")[2]
+
+
+def test_a_column_that_is_excluded_by_name_is_left_out_of_patterns(table):
+    known = {"table": str(table), "id": "stay", "time": "hour", "label": "outcome"}
+    series, _ = read_series(known | {"channels": ["lab_*"], "exclude": ["ward, lab_b"], "static": ["[dw]a*"]})
+    assert (series.channel_names, series.static_names) == (("lab_a",), ("days_to_death",))
+    with pytest.raises(WrongUseError, match="--exclude lab_b: the column is named in"):
+        read_series(known | {"channels": ["lab_a", "lab_b"], "exclude": ["lab_b"]})
+
+
+def test_predictions_and_explanations_are_two_files(table, tmp_path, monkeypatch):
+    out, new = tmp_path / "model", tmp_path / "new.csv"
+    assert run("fit", table, *NAMES, "--out", out, *SMALL, "--channels", "lab_a,lab_b")[0] == 0
+    pl.read_csv(table).drop("outcome").write_csv(new)
+    monkeypatch.chdir(tmp_path)
+    code, _, complaint = run("predict", out, new, "--explain", "x.csv", "--out", tmp_path / "x.csv")
+    assert (code, "--explain and --out are the same file" in complaint) == (2, True), complaint
+    assert not (tmp_path / "x.csv").exists()
+    code, _, complaint = run("predict", out, new, "--explain", tmp_path / "nowhere" / "terms.csv", "--out", "p.csv")
+    assert code == 1
+    assert f"({tmp_path / 'nowhere' / 'terms.csv'})" in complaint
+    assert ".part" not in complaint
+
+
+def test_warnings_name_options_of_the_command(table, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")  # printed, not raised
+        _, _, complaint = run("fit", table, *NAMES, "--out", tmp_path / "model", *SMALL, "--calibrate", "temperature")
+        assert "name text in --static if it has one value per series, or choose with --channels." in complaint
+        pl.read_csv(table).drop("outcome").write_csv(tmp_path / "new.csv")
+        _, _, complaint = run("predict", tmp_path / "model", tmp_path / "new.csv", "--at", "1")
+        assert "fit with --per-row and a target per row to calibrate them." in complaint
+
+
+def test_help_names_no_values_of_python():
+    _, said, _ = run("fit", "--help")
+    said = " ".join(said.replace("\u2502", " ").split())
+    assert '"low_rank" is cheaper for many channels.' in said
+    for word in (" nc.", "`nc", "with_options", "recipe", "as a class"):
+        assert word not in said
 
 
 def test_a_table_without_a_static_column_is_predicted(table, tmp_path):

@@ -177,7 +177,7 @@ def test_the_error_about_a_damaged_checkpoint_names_a_remedy(table, out):
     file.write_bytes(file.read_bytes()[:-1])
     before = contents(out)
     code, _, said = fit(table, out, "--resume")
-    assert (code, f"{file} is damaged" in said, "use --no-resume to start anew." in said) == (2, True, True), said
+    assert (code, f"{file} is damaged" in said, "use --force to start anew." in said) == (2, True, True), said
     assert contents(out) == before
     assert fit(table, out)[0] == 0
 

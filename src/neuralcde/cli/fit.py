@@ -86,7 +86,8 @@ def fit(
         different values, which becomes one indicator per value. Numbers may have surrounding blanks, thousands
         separators, a decimal comma or a percent sign (3% is read as 3), if the whole column is written the same way.
     exclude
-        Columns to ignore, named like --static.
+        Columns to ignore, named like --static. A column that is named here is left out of the patterns of --static and
+        --channels.
     group
         Column that tells which series belong together, such as the patient of a stay. Series of one group are all in
         the training set or all in the test set, and it is no channel.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,8 +68,11 @@ def read_labelled(known: dict[str, Any]) -> Labelled:
         found = _labels_of_series(other, source, known)
     group = known.get("group")
     roles = {id_column, time, label, group}
-    static = _named("static", known, table, file, roles)
-    chosen = _named("channels", known, table, file, roles | set(static))
+    explicit = _literal(known.get("exclude") or (), table.frame.columns)  # patterns do not match these
+    static = _named("static", known, table, file, roles | explicit)
+    chosen = _named("channels", known, table, file, roles | explicit | set(static))
+    if known.get("channels") is not None and not chosen:
+        raise WrongUseError("--channels: no channels are given; name one, or leave it out to use all columns.")
     excluded = _named("exclude", known, table, file, roles | set(static) | set(chosen))
     for name in excluded:
         if name in (id_column, time, label, *static, *chosen):
@@ -135,6 +138,11 @@ def _named(option: str, known: dict[str, Any], table: Table, file: Path, taken: 
     for name in found:
         need_columns(table.frame, file, **{option: name})
     return found
+
+
+def _literal(given: Iterable[str], columns: Collection[str]) -> set[str]:
+    """The columns that an option names without a pattern."""
+    return {part for text in given for part in [text, *split_names(text)] if part in columns}
 
 
 def _check_ids(column: polars.Series, file: Path) -> None:

@@ -99,8 +99,12 @@ class FittedEnsemble(BaseEstimator):  # type: ignore[misc]
             return outputs
         if over_time and not self.calibrated_over_time:
             warn_user(
-                "predictions at given times are not calibrated, because the calibration was learnt from whole series; "
-                "fit with per_row=True and a target per row to calibrate them."
+                [
+                    "predictions at given times are not calibrated, because the calibration was learnt from whole "
+                    "series; fit with ",
+                    Argument("per_row", True),
+                    " and a target per row to calibrate them.",
+                ]
             )
             return outputs
         return self.calibration_(self.task_, outputs)
