@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..figures import DARK, DOTS, GREY, LINE, Drawing, draw, number, percent, short
+from ..figures import DARK, DOTS, GREY, LINE, Drawing, draw, number, percent, short, with_minus
 from ..series.clock import clock_of
 from .explanation import Explanation, Term
 
@@ -97,7 +97,7 @@ def words(term: Term) -> str:
 
 def signed(change: float) -> str:
     """A change with its sign, for people."""
-    return f"{change:+.2g}".replace("-", "\u2212")
+    return with_minus(f"{change:+.2g}")
 
 
 def _quantity(one: Explanation, place: int) -> str:
