@@ -127,8 +127,8 @@ def check_data(series: IrregularSeries, y: Any, *, per_row: bool = False, task: 
     single = tuple(column.name for column in rest if column.name not in rare and has_one_value(column))
     if single:
         verb, its = ("has", "its") if len(single) == 1 else ("have", "their")
-        text = f"{_quoted(single)} {verb} one value only: nothing can be learnt from {its} values."
-        findings.append(Finding("single", single, text))
+        text = f"{_quoted(single)} {verb} one value only: nothing can be learnt from {its} values, only from when they "
+        findings.append(Finding("single", single, f"{text}were observed."))
     return findings
 
 

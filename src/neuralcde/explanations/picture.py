@@ -18,7 +18,7 @@ LINE_HEIGHT = 0.085  # of a text, as a fraction of the height
 def drawing(one: Explanation, name: str | None, count: int) -> Drawing:
     """The picture as SVG."""
     place = one.place_of(name)
-    title = f"{short(one.series.ids[0], 40)}: {_quantity(one, place)} over time"
+    title = f"{short(one.series.ids[0], 40)}: {_quantity(one, place, ' over time')}"
     return draw(title, caption(one, place), lambda axes: paint(one, axes, name, count), size=WIDE, wide=True)
 
 
@@ -100,6 +100,6 @@ def signed(change: float) -> str:
     return with_minus(f"{change:+.2g}")
 
 
-def _quantity(one: Explanation, place: int) -> str:
+def _quantity(one: Explanation, place: int, when: str = "") -> str:
     name, early = short(one.names[place], 24), ", before calibration" if one.before_calibration else ""
-    return f"predicted chance of {name}{early}" if one.probabilities else f"predicted {name}"
+    return f"predicted {'chance of ' * one.probabilities}{name}{when}{early}"
