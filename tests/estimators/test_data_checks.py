@@ -147,7 +147,9 @@ def test_groups_are_found_in_channels_static_columns_and_text():
     series, y, found = checked(frame, static=["subject"])
     assert found == {("group", "patient"), ("group", "subject")}
     clf = nc.NeuralCDEClassifier(max_epochs=1, hidden=4, width=4)
-    with pytest.warns(DataWarning, match=r"'patient' seems to name what series have in common.*Split by groups"):
+    with pytest.warns(
+        DataWarning, match=r"'patient' seems to name what series have in common.*Split by groups: pass groups= to fit"
+    ):
         clf.fit(series, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error", DataWarning)

@@ -174,7 +174,9 @@ def warn_of_outcomes(series: IrregularSeries, y: Any, *, per_row: bool, task: Ta
     kinds = ("outcome", "number") if grouped else ("outcome", "number", "group")
     found = [item for item in check_data(series, y, per_row=per_row, task=task) if item.kind in kinds]
     if found:
-        warn_user(" ".join(item.text for item in found), DataWarning)
+        fix = {"group": ": pass groups= to fit."}
+        told = [item.text.removesuffix(".") + fix.get(item.kind, ".") for item in found]
+        warn_user(" ".join(told), DataWarning)
 
 
 def _number_of(column: Measured, series: IrregularSeries) -> str:
