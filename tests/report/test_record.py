@@ -13,6 +13,7 @@ from report_runs import NASTY, fitted, series_of
 import neuralcde as nc
 from neuralcde.figures import number, score
 from neuralcde.report import write_report
+from neuralcde.report.comparison import render_comparison
 from neuralcde.report.examples import path_of, telling_channels
 from neuralcde.report.html import signed
 from neuralcde.report.page import target_rows
@@ -216,3 +217,13 @@ def test_all_numbers_have_one_minus_sign():
         "1e\u221207",
     )
     assert (signed(-0.5), signed(0.5), number(float("nan"))) == ("\u22120.500", "+0.500", "-")
+
+
+def test_runs_with_another_rarer_class_are_compared_by_the_class_of_the_first(tmp_path):
+    for name in ("a", "b"):
+        fitted("binary", tmp_path / name)
+    runs = [read_run(tmp_path / name) for name in ("a", "b")]
+    assert runs[0].estimator.task_.event == 0  # the rarer class has the first name
+    page = render_comparison(runs, ["a", "b"])
+    runs[1].estimator.task_ = dataclasses.replace(runs[1].estimator.task_, event=1)
+    assert render_comparison(runs, ["a", "b"]) == page

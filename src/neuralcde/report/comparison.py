@@ -72,8 +72,11 @@ def render_comparison(runs: Sequence[Run], names: Sequence[str]) -> str:
     """The page as HTML text."""
     task = runs[0].estimator.task_
     paired = same_test(runs)
-    found = [run.estimator.task_.test_metrics(run.outputs, run.targets) for run in runs]
-    draws = [resampled(run.estimator.task_, run.outputs, run.targets, counts=run.counts) for run in runs]
+    # Classes that are about equally frequent may be the event of one run and not of the other; numbers have a unit of
+    # each run.
+    tasks = [task if task.goal == "classification" else run.estimator.task_ for run in runs]
+    found = [one.test_metrics(run.outputs, run.targets) for one, run in zip(tasks, runs, strict=True)]
+    draws = [resampled(one, run.outputs, run.targets, counts=run.counts) for one, run in zip(tasks, runs, strict=True)]
     apart = [percentile_intervals(differences(one, draws[0])) for one in draws]
     metrics = []
     for name in found[0]:
