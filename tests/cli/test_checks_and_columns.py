@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import re
 import warnings
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from neuralcde.cli import main
 from neuralcde.cli.column_names import named_columns
 from neuralcde.cli.errors import WrongUseError
+from neuralcde.cli.labelled import read_series
 
 pytestmark = pytest.mark.xdist_group("command line")
 
@@ -54,8 +56,8 @@ def test_outcome_columns_are_named_before_training(table, tmp_path, monkeypatch)
     assert (code, complaint) == (0, "")
     lines = [line for line in said.splitlines() if line.startswith("check: ")]
     assert lines[0].startswith("check: 'days_to_death' gives the label away: alone it predicts the label with an AUROC")
-    assert lines[0].endswith(": --exclude days_to_death")
-    assert lines[1].endswith("not a measurement over time.: --static days_to_death,ward") or "--static" in lines[1]
+    assert lines[0].endswith("only after the outcome, leave it out: --exclude days_to_death")
+    assert lines[1].endswith("not a measurement over time: --static ward")
     assert said.index("check: ") < said.index("test auroc")
     findings = json.loads((out / "data.json").read_text())["findings"]
     assert [item["kind"] for item in findings] == ["outcome", "constant"]
@@ -80,6 +82,24 @@ def test_series_of_a_group_stay_together(table, tmp_path):
     assert (code, "the column lab_a has more than one value for stay 's0'" in complaint) == (2, True), complaint
 
 
+def test_a_column_of_groups_and_one_without_variation_are_named(table, tmp_path):
+    """Patients are text of 30 values, which is left out of the channels; as numbers they would be one."""
+    frame = pl.read_csv(table).drop("days_to_death", "ward").with_columns(fan=pl.lit(1))
+    for kind, patient in (("text", pl.col("patient")), ("number", pl.col("patient").str.slice(1).cast(pl.Int64))):
+        frame.with_columns(patient).write_csv(tmp_path / "stays.csv")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of columns left out
+            code, said, _ = run("fit", tmp_path / "stays.csv", *NAMES, "--out", tmp_path / kind, *SMALL)
+        lines = sorted(line for line in said.splitlines() if line.startswith("check: "))
+        assert (code, len(lines)) == (0, 2), lines
+        assert lines[0].startswith("check: 'fan' has one value only: nothing can be learnt from its values")
+        assert lines[0].endswith("only from when they were observed: --exclude fan")
+        assert lines[1].startswith("check: 'patient' seems to name what series have in common")
+        assert lines[1].endswith("too good. Split by groups: --group patient")
+        findings = json.loads((tmp_path / kind / "data.json").read_text())["findings"]
+        assert sorted(item["kind"] for item in findings) == ["group", "single"]
+
+
 def test_a_table_without_a_channel_is_predicted(table, tmp_path):
     out = tmp_path / "model"
     assert run("fit", table, *NAMES, "--out", out, *SMALL, "--channels", "lab_a,lab_b")[0] == 0
@@ -92,6 +112,80 @@ def test_a_table_without_a_channel_is_predicted(table, tmp_path):
     pl.read_csv(table).drop("lab_a", "lab_b", "outcome").write_csv(tmp_path / "new.csv")
     code, _, complaint = run("predict", out, tmp_path / "new.csv")
     assert (code, "no column 'lab_a'" in complaint) == (2, True), complaint
+
+
+@pytest.mark.parametrize("given", ["", ",", " , "])
+def test_no_channels_are_refused(table, tmp_path, given):
+    code, _, complaint = run("fit", table, *NAMES, "--out", tmp_path / "model", *SMALL, "--channels", given)
+    assert (code, "--channels: no channels are given; name one" in complaint) == (2, True), complaint
+
+
+def test_names_without_commas_are_refused_with_the_fix(table, tmp_path):
+    code, _, complaint = run("fit", table, *NAMES, "--out", tmp_path / "model", "--channels", "lab_a", "lab_b")
+    assert (code, "lab_b" in complaint, "Separate names by commas: --channels" in complaint) == (1, True, True)
+    assert "commas" not in run("report", "a", "--nothing")[2]
+
+
+def test_a_column_that_is_excluded_by_name_is_left_out_of_patterns(table):
+    known = {"table": str(table), "id": "stay", "time": "hour", "label": "outcome"}
+    series, _ = read_series(known | {"channels": ["lab_*"], "exclude": ["ward, lab_b"], "static": ["[dw]a*"]})
+    assert (series.channel_names, series.static_names) == (("lab_a",), ("days_to_death",))
+    with pytest.raises(WrongUseError, match="--exclude lab_b: the column is named in"):
+        read_series(known | {"channels": ["lab_a", "lab_b"], "exclude": ["lab_b"]})
+
+
+def test_predictions_and_explanations_are_two_files(table, tmp_path, monkeypatch):
+    out, new = tmp_path / "model", tmp_path / "new.csv"
+    assert run("fit", table, *NAMES, "--out", out, *SMALL, "--channels", "lab_a,lab_b")[0] == 0
+    pl.read_csv(table).drop("outcome").write_csv(new)
+    monkeypatch.chdir(tmp_path)
+    code, _, complaint = run("predict", out, new, "--explain", "x.csv", "--out", tmp_path / "x.csv")
+    assert (code, "--explain and --out are the same file" in complaint) == (2, True), complaint
+    assert not (tmp_path / "x.csv").exists()
+    code, _, complaint = run("predict", out, new, "--explain", tmp_path / "nowhere" / "terms.csv", "--out", "p.csv")
+    assert code == 1
+    assert f"({tmp_path / 'nowhere' / 'terms.csv'})" in complaint
+    assert ".part" not in complaint
+
+
+def test_warnings_name_options_of_the_command(table, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")  # printed, not raised
+        _, _, complaint = run("fit", table, *NAMES, "--out", tmp_path / "model", *SMALL, "--calibrate", "temperature")
+        assert "name text in --static if it has one value per series, or choose with --channels." in complaint
+        pl.read_csv(table).drop("outcome").write_csv(tmp_path / "new.csv")
+        _, _, complaint = run("predict", tmp_path / "model", tmp_path / "new.csv", "--at", "1")
+        assert "fit with --per-row and a target per row to calibrate them." in complaint
+
+
+def test_help_names_no_values_of_python():
+    _, said, _ = run("fit", "--help")
+    said = " ".join(said.replace("\u2502", " ").split())
+    assert '"low_rank" is cheaper for many channels.' in said
+    for word in (" nc.", "`nc", "with_options", "recipe", "as a class"):
+        assert word not in said
+
+
+def test_a_table_without_a_static_column_is_predicted(table, tmp_path):
+    """If the column was missing for some training series; its values are then not observed."""
+    out, number = tmp_path / "model", pl.col("stay").str.slice(1).cast(pl.Int64)
+    frame = pl.read_csv(table).with_columns(height=pl.when(number % 5 > 0).then(150.5 + number))
+    frame.write_csv(tmp_path / "stays.csv")
+    options = ["--channels", "lab_a,lab_b", "--static", "height,ward"]
+    assert run("fit", tmp_path / "stays.csv", *NAMES, "--out", out, *SMALL, *options)[0] == 0
+    new = {"without": frame.drop("height"), "empty": frame.with_columns(height=pl.lit(None, dtype=pl.Float64))}
+    told = {}
+    for name, part in new.items():
+        part.write_csv(tmp_path / "new.csv")
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")  # printed, not raised
+            told[name] = run("predict", out, tmp_path / "new.csv")
+    assert "the table has no column 'height': its values are not observed." in told["without"][2]
+    assert told["without"][:2] == told["empty"][:2]
+    assert told["empty"][0] == 0
+    frame.drop("ward").write_csv(tmp_path / "new.csv")
+    code, _, complaint = run("predict", out, tmp_path / "new.csv")
+    assert (code, "no column 'ward'" in complaint) == (2, True), complaint
 
 
 COLUMNS = ["id", "lab_a", "lab_b", "a,b", "x*"]
@@ -127,6 +221,14 @@ def test_runs_are_compared(table, tmp_path):
     assert (code, complaint) == (0, ""), complaint
     text = page.read_text()
     assert "All runs were tested on the same series." in text
+    cells = re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", text[text.index("Options that differ") :])
+    assert cells[3:] == [
+        *("static", "ward", "days_to_death"),
+        *("channels that not all runs have", "days_to_death", "ward"),
+        *("static columns that not all runs have", "ward", "days_to_death"),
+    ]
+    findings = text[text.index(">to check<") : text.index("Options that differ")]
+    assert "leave it out. &#39;" in findings  # a space between sentences
     assert text.count("difference ") >= 3
     assert run("report", "--compare", tmp_path / "ward")[0] == 2
     code, _, complaint = run("report", tmp_path / "ward", tmp_path / "days_to_death")

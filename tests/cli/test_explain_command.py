@@ -34,11 +34,11 @@ def test_the_terms_of_each_prediction_are_written(folder, tmp_path):
     assert not run("predict", folder / "model", folder / "new.csv", "--explain", written, "--out", tmp_path / "p.csv")
     terms, predictions = pl.read_csv(written), pl.read_csv(tmp_path / "p.csv")
     assert terms.columns == ["stay", "hour", "name", "kind", "column", "value", "term"]
-    assert set(terms["name"]) == {"survived"}
+    assert set(terms["name"]) == {"died"}  # the rarer one
     temperature = json.loads((folder / "model" / "config.json").read_text())["calibration"]["temperature"]
     sums = terms.group_by("stay", maintain_order=True).agg(pl.col("term").sum())["term"] / temperature
     chances = 1 / (1 + (-sums).exp())
-    assert chances.to_list() == pytest.approx(predictions["p_survived"].to_list(), abs=1e-4)
+    assert chances.to_list() == pytest.approx(predictions["p_died"].to_list(), abs=1e-4)
 
 
 def test_explanations_at_times_have_those_times(folder, tmp_path, capsys):
@@ -54,7 +54,7 @@ def test_explanations_at_times_have_those_times(folder, tmp_path, capsys):
     found = sums.join(predictions.rename({"hour": "at"}), on=["stay", "at"])
     assert len(found) == 12
     chances = 1 / (1 + (-found["term"]).exp())
-    assert chances.to_list() == pytest.approx(found["p_survived"].to_list(), abs=1e-4)
+    assert chances.to_list() == pytest.approx(found["p_died"].to_list(), abs=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["classes", "numbers", "rows"])

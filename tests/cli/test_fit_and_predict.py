@@ -169,7 +169,7 @@ def test_errors_name_the_option_on_the_command_line(model):
     done = run("fit", "--config", model / "config.toml", "--out", model, "--max-epochs", "9", "--resume")
     assert done.returncode == 2
     assert "resume=" not in done.stderr
-    assert "cannot resume: --max-epochs must be the same as in the checkpointed run; use --no-resume" in " ".join(
+    assert "cannot resume: --max-epochs must be the same as in the checkpointed run; use --force" in " ".join(
         done.stderr.split()
     )
     done = run("fit", "--config", model / "config.toml", "--out", model.parent / "gpu", "--device", "cuda")

@@ -177,7 +177,7 @@ def test_the_error_about_a_damaged_checkpoint_names_a_remedy(table, out):
     file.write_bytes(file.read_bytes()[:-1])
     before = contents(out)
     code, _, said = fit(table, out, "--resume")
-    assert (code, f"{file} is damaged" in said, "use --no-resume to start anew." in said) == (2, True, True), said
+    assert (code, f"{file} is damaged" in said, "use --force to start anew." in said) == (2, True, True), said
     assert contents(out) == before
     assert fit(table, out)[0] == 0
 
@@ -213,7 +213,7 @@ def press_ctrl_c(monkeypatch, where, times=1):
     monkeypatch.setattr(where, interrupted)
 
 
-@pytest.mark.parametrize("where", ["neuralcde.cli.fit.check_parameters", "neuralcde.cli.fit.read_series"])
+@pytest.mark.parametrize("where", ["neuralcde.cli.fit.check_parameters", "neuralcde.cli.fit.read_labelled"])
 def test_ctrl_c_before_the_first_epoch_changes_nothing(where, table, out, monkeypatch):
     """Ctrl-C comes while the options are checked or while the table is read."""
     before = contents(out)

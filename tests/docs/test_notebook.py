@@ -1,12 +1,14 @@
 """The notebook of the examples runs from top to bottom, and its results show themselves."""
 
 import ast
+import datetime
 import json
 import sys
 import types
 from html.parser import HTMLParser
 
 import numpy as np
+import polars as pl
 import pytest
 from page_runs import ROOT
 
@@ -154,6 +156,44 @@ def test_the_risk_of_every_kind_of_task_is_plotted(kind):
     axes = make(max_epochs=1, hidden=4, width=4).fit(series, y).plot_risk(series, series.ids[3])
     assert len(axes.get_lines()) == {"classes": 6, "numbers": 2, "labels": 4}[kind]
     pyplot.close("all")
+
+
+def dated():
+    """Two stays on one day, with times in seconds since 1970."""
+    at = [datetime.datetime(2026, 1, 1, hour) for hour in (6, 9, 18)]
+    frame = pl.DataFrame({"stay": list("aaabbb"), "at": at * 2, "pulse": [0.94, 2, 3, 4, 5, 7]})
+    return nc.IrregularSeries.from_long(frame.with_columns(lactate=pl.col("pulse") * 2), id="stay", time="at")
+
+
+def test_plots_of_dates_count_hours_since_the_start():
+    from matplotlib import pyplot
+
+    series = dated()
+    clf = nc.NeuralCDEClassifier(max_epochs=1, hidden=4, width=4).fit(series, [0, 1])
+    panels = [series.plot("b")[-1], clf.plot_risk(series, "b"), nc.linear(series).plot("b")[-1]]
+    for panel in panels:
+        assert panel.get_xlabel() == "hours since start"
+        np.testing.assert_allclose(panel.get_lines()[-1].get_xdata(), [0, 3, 12])
+    scaled = nc.SeriesScaler().fit(series).transform(series)
+    assert nc.linear(scaled).plot("b")[-1].get_xlabel() == "time"  # of no unit
+    assert {term.time[:11] for term in clf.explain(series[:1]).top(0, 99)} == {"2026-01-01T"}
+    pyplot.close("all")
+
+
+def test_a_channel_is_plotted_by_its_name():
+    from matplotlib import pyplot
+
+    (panel,) = dated().plot("a", channels="pulse")
+    assert panel.get_title(loc="left") == "pulse"
+    pyplot.close("all")
+
+
+def test_explanations_have_the_values_of_the_table():
+    """0.94 in float32 is 0.9399999976158142."""
+    series = dated()
+    explanation = nc.NeuralCDEClassifier(max_epochs=1, hidden=4, width=4).fit(series, [0, 1]).explain(series)
+    assert 0.94 in {term.value for term in explanation.top(0, 99)}
+    assert 0.94 in explanation.to_long()["value"].to_list()
 
 
 def test_functions_for_arrays_are_refused_with_one_sentence():

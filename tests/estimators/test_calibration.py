@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -247,6 +248,29 @@ def test_predictions_at_times_are_calibrated_only_per_row(pair):
     expected = per_row.task_.probabilities(per_row.calibration_(per_row.task_, outputs))
     np.testing.assert_array_equal(per_row.predict_proba_at(SERIES, [1.5]), expected)
     assert per_row.predict_proba_at(SERIES, [-1.0, 1.5])[:, 0].shape == (60, 2)
+
+
+def test_pictures_show_the_chances_that_the_numbers_tell(pair):
+    """Calibrated where `predict_proba_at` is; elsewhere the title says that they are not."""
+    from matplotlib import pyplot
+
+    plain, clf = pair
+    y = np.repeat(Y, 4).astype(object)
+    per_row = nc.NeuralCDEClassifier(**QUICK, per_row=True, calibrate=clf.calibrate).fit(SERIES, y)
+    one = SERIES[:1]
+    for fitted, early in ((per_row, ""), (plain, ""), (clf, ", before calibration")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of predictions at times, which is tested above
+            axes = fitted.plot_risk(one, one.ids[0])
+            expected = fitted.predict_proba_at(one, one.times)[0, :, 1]
+        drawn = axes.get_lines()[1].get_ydata()
+        np.testing.assert_allclose(drawn, expected, atol=1e-12)
+        assert axes.get_title(loc="left") == f"predicted chance of up{early}"
+        told = ", before calibration" if fitted is not plain else ""
+        explanation = fitted.explain(one)
+        assert explanation.plot().get_title() == f"predicted chance of up{told}"
+        assert ("Knowing nothing (before calibration): " in explanation.drawing().see) == bool(told)
+    pyplot.close("all")
 
 
 def test_each_case_is_predicted_by_models_that_did_not_see_it():

@@ -11,6 +11,7 @@ from experiments.defaults_data import sepsis_cases
 import neuralcde as nc
 from neuralcde.datasets import icu_table
 from neuralcde.estimators.data_checks import DataWarning, check_groups
+from neuralcde.estimators.group_columns import is_group_column
 
 DATA = folder()
 STAYS = 120
@@ -84,9 +85,80 @@ def test_other_kinds_of_findings():
         ("number", "row"),
         ("number", "chart"),
         ("constant", "age"),
-        ("constant", "chart"),
         ("rare", "seldom"),
     }
+
+
+def test_a_column_that_gives_the_label_away_is_not_advised_as_static():
+    """Nor is it called rare: what it does to the result comes first."""
+    found = checked(stays(leak=LEAKS["the outcome in other words"]))[2]
+    assert found == {("outcome", "leak")}
+    seldom = stays(time_to_death=lambda t, died, rng: t[-1] + rng.random() if died else np.nan)
+    assert checked(seldom)[2] == {("outcome", "time_to_death")}
+
+
+def test_a_channel_that_never_varies_is_found():
+    frame = stays(flag=lambda t, died, rng: 1.0, ward=lambda t, died, rng: "east", blank=lambda t, died, rng: np.nan)
+    assert checked(frame)[2] == {("single", "flag"), ("single", "ward"), ("rare", "blank")}
+    series, y, _ = checked(frame)
+    (text,) = [item.text for item in nc.check_data(series, y) if item.kind == "single"]
+    assert text.startswith("'flag' and 'ward' have one value only")
+
+
+def values_of(kind):
+    """One value per series, of a column of some kind."""
+    rng = np.random.default_rng(0)
+    of_stay = rng.permutation(STAYS) // 2  # two stays of each patient
+    return {
+        "patient": of_stay + 1.0,
+        "PatientNr": of_stay + 1.0,
+        "chart": rng.choice(np.arange(10_000, 99_999), STAYS)[of_stay],
+        "mostly one stay": rng.choice(np.arange(10_000_000, 19_999_999), STAYS)[np.r_[0:105, 0:15]],
+        "hospital": np.array([f"h{k % 50}" for k in range(STAYS)], dtype=object),
+        "age": rng.normal(62, 14, STAYS).round(),
+        "weight": rng.normal(3300, 500, STAYS).round(-1),
+        "income": np.exp(rng.normal(10, 1, STAYS)).round(-2),
+        "platelets": np.r_[rng.normal(250, 60, STAYS - 1).round(), 1e9],
+        "ward": rng.integers(3, size=STAYS) * 1.0,
+        "stay": np.arange(STAYS) * 1.0,
+        "begin": np.array([f"2026-01-{1 + k // 2 % 31:02}" for k in range(STAYS)], dtype=object),
+        "diagnosis": np.array(["sepsis", "stroke", None] * 40, dtype=object),
+    }[kind]
+
+
+@pytest.mark.parametrize("kind", ["patient", "PatientNr", "chart", "mostly one stay", "hospital"])
+def test_columns_that_name_groups_are_recognised(kind):
+    assert is_group_column(kind, np.asarray(values_of(kind)))
+
+
+@pytest.mark.parametrize("kind", ["age", "weight", "income", "platelets", "ward", "stay", "begin", "diagnosis"])
+def test_columns_that_several_series_share_by_chance_are_no_groups(kind):
+    assert not is_group_column(kind, np.asarray(values_of(kind)))
+
+
+def test_groups_are_found_in_channels_static_columns_and_text():
+    """Each is named once, and fit warns of it unless it was told the groups."""
+    patient = values_of("patient")
+    number = {name: iter(patient.tolist()) for name in ("patient", "subject")}
+    frame = stays(
+        patient=lambda t, died, rng: next(number["patient"]),
+        subject=lambda t, died, rng: next(number["subject"]),
+    )
+    series, y, found = checked(frame, static=["subject"])
+    assert found == {("group", "patient"), ("group", "subject")}
+    clf = nc.NeuralCDEClassifier(max_epochs=1, hidden=4, width=4)
+    with pytest.warns(
+        DataWarning, match=r"'patient' seems to name what series have in common.*Split by groups: pass groups= to fit"
+    ):
+        clf.fit(series, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataWarning)
+        clf.fit(series, y, groups=patient)
+
+
+def test_a_table_that_is_no_series_is_refused():
+    with pytest.raises(TypeError, match=r"series must be an IrregularSeries, got polars.*from_long"):
+        nc.check_data(stays(), [0, 1])
 
 
 def test_a_table_of_measurements_gives_no_finding():

@@ -11,9 +11,13 @@ import torch
 from report_runs import NASTY, fitted, series_of
 
 import neuralcde as nc
+from neuralcde.figures import number, score
 from neuralcde.report import write_report
+from neuralcde.report.comparison import render_comparison
 from neuralcde.report.examples import path_of, telling_channels
+from neuralcde.report.html import signed
 from neuralcde.report.page import target_rows
+from neuralcde.report.parts_of_test import group_rows
 from neuralcde.report.record import choose_examples, record_run
 from neuralcde.report.run import read_run
 from neuralcde.report.summary import distribution, summary_of_series
@@ -189,3 +193,37 @@ def test_examples_may_have_equal_ids_and_channels_named_id_and_time(tmp_path):
     positions = [position for position, _ in found.data["examples"]]
     assert torch.equal(found.examples.values, series[positions].values)
     assert "<html" in write_report(tmp_path).read_text()
+
+
+def test_small_groups_are_listed_without_a_metric(tmp_path):
+    """Of 30 test series, 6 have a unit of their own."""
+    series = series_of(120)
+    static = series.static.clone()
+    static[:, 1] = torch.where(torch.arange(120) % 10 == 0, 2.0, 1.0)
+    series = dataclasses.replace(series, static=static)
+    fitted("binary", tmp_path / "run", series=series)
+    rows = [row for row in json.loads((tmp_path / "run" / "data.json").read_text())["by_group"] if row["group"] == "2"]
+    assert [(row["feature"], row["series"], row["value"]) for row in rows] == [("unit", 6, None)]
+    page = write_report(tmp_path / "run").read_text()
+    assert '<td class="n">6</td><td class="n">-</td><td class="n">fewer than 20 series</td>' in page
+    assert group_rows(rows) == []  # without any metric there is no table
+
+
+def test_all_numbers_have_one_minus_sign():
+    assert (number(-0.51), score(-0.51), number(-1200), number(1e-7)) == (
+        "\u22120.51",
+        "\u22120.510",
+        "\u22121,200",
+        "1e\u221207",
+    )
+    assert (signed(-0.5), signed(0.5), number(float("nan"))) == ("\u22120.500", "+0.500", "-")
+
+
+def test_runs_with_another_rarer_class_are_compared_by_the_class_of_the_first(tmp_path):
+    for name in ("a", "b"):
+        fitted("binary", tmp_path / name)
+    runs = [read_run(tmp_path / name) for name in ("a", "b")]
+    assert runs[0].estimator.task_.event == 0  # the rarer class has the first name
+    page = render_comparison(runs, ["a", "b"])
+    runs[1].estimator.task_ = dataclasses.replace(runs[1].estimator.task_, event=1)
+    assert render_comparison(runs, ["a", "b"]) == page

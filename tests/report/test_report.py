@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from report_runs import NASTY, fitted, series_of, targets_of
 import neuralcde as nc
 from neuralcde import NeuralCDEClassifier
 from neuralcde.report import record_run, write_report
+from neuralcde.report.examples import example_figures
 from neuralcde.report.run import read_run
 
 pytestmark = pytest.mark.xdist_group("report")  # these tests share slow fixtures
@@ -250,6 +252,19 @@ def test_reports_cover_every_kind_of_target(kind, figures, tmp_path):
     assert Tags(text).opened.count("svg") == figures
     assert ("rows of 15 test series" in text) == (kind == "rows")
     assert ("read off the mean state" in text) == (kind == "targets")
+
+
+def test_curves_of_a_calibrated_model_say_what_they_show(tmp_path):
+    """Chances for parts of series are not calibrated, beside a verdict that is; those per row are."""
+    fitted("binary", tmp_path / "series", count=40, calibrate="temperature")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # nobody asked for predictions at times
+        page = write_report(tmp_path / "series").read_text()
+    assert page.count(", before calibration") >= 3
+    fitted("rows", tmp_path / "rows", count=40, calibrate="temperature")
+    run = read_run(tmp_path / "rows")
+    for drawing in example_figures(run):
+        assert "before calibration" not in drawing.svg
 
 
 def test_a_test_of_one_class_has_no_curves(tmp_path):

@@ -2,11 +2,13 @@
 
 import copy
 import dataclasses
+import datetime as dt
 import pickle
 from itertools import pairwise
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import torch
 from hypothesis import given, settings
@@ -266,6 +268,15 @@ def test_repr_is_short_and_useful():
         "lengths 2 .. 2, times 1.7e+09 .. 1.7e+09, 100 % observed, float32)"
     )
     assert repr(big[:0]) == "IrregularSeries(0 series, 50 channels)"
+    assert ", 1 static feature; " in repr(IrregularSeries.from_padded(np.ones((2, 2, 1)), static=np.ones((2, 1))))
+
+
+def test_repr_shows_dates():
+    frame = {"id": ["a", "a"], "at": [dt.datetime(2026, 1, 1, 12), dt.datetime(2026, 1, 31)], "x": [1.0, 2.0]}
+    series = IrregularSeries.from_long(pl.DataFrame(frame), id="id", time="at")
+    assert "times 2026-01-01 12:00 .. 2026-01-31, 100 %" in repr(series)
+    scaled = SeriesScaler().fit(series).transform(series)
+    assert "times 2026" not in repr(scaled)  # scaled times count gaps
 
 
 def test_repr_works_with_gradients():

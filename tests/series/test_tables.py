@@ -300,6 +300,20 @@ def test_like_accepts_a_static_column_that_is_all_missing(build):
     assert same(series.static, [[0, 0, nan], [0, 0, nan]])
 
 
+def test_like_accepts_a_table_without_a_static_column_that_had_missing_values(build):
+    columns = STAYS | {"age": [1, None, 1, None, 1], "height": [2, 3, 2, 3, 2]}
+    first = read(build(columns), static=["age", "height"])
+    new = {name: column for name, column in columns.items() if name != "age"}
+    with pytest.warns(UserWarning, match=r"the table has no column 'age': its values are not observed"):
+        series = IrregularSeries.from_long(build(new), like=first)
+    assert same(series.static, [[nan, 2], [nan, 3]])
+    assert series.channel_names == first.channel_names
+    with pytest.raises(ValueError, match=r"static: the table has no column 'height'"):
+        IrregularSeries.from_long(
+            build({name: new[name] for name in new if name != "height"} | {"age": [1] * 5}), like=first
+        )
+
+
 @pytest.mark.parametrize(
     "given",
     [

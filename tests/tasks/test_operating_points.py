@@ -5,9 +5,11 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score, roc_auc_score
 
-from neuralcde.tasks import BinaryTask, Evaluation
+from neuralcde.tasks import BinaryTask, Evaluation, Task
 from neuralcde.tasks.calibration_slope import BINS, calibration_slopes
 from neuralcde.tasks.operating_points import net_benefit, operating_points, thresholds_of, wilson
 
@@ -103,15 +105,45 @@ def evaluation(task, share):
 
 @pytest.mark.parametrize(
     ("classes", "share", "name"),
-    [(("died", "survived"), 0.8, "died"), (("died", "survived"), 0.3, "survived"), ((0, 1), 0.8, "y 1")],
+    [
+        (("died", "survived"), 0.8, "died"),
+        (("died", "survived"), 0.3, "survived"),
+        (("no", "yes"), 0.8, "yes"),
+        ((0, 1), 0.8, "y 1"),
+    ],
 )
-def test_alarms_are_for_the_rarer_of_two_words_and_for_1(classes, share, name):
-    task = BinaryTask(classes)
-    (table,) = task.sliding_tables(evaluation(task, share))
+def test_everything_is_about_the_rarer_of_two_words_or_about_1(classes, share, name):
+    """Alarms, curves, average precision, explanations and predictions over time speak of one class."""
+    test = evaluation(BinaryTask(classes), share)
+    task = BinaryTask.from_targets(np.array(classes)[test.targets.int()])
+    (table,) = task.sliding_tables(test)
     assert table.title == f"Alarms for {name}"
-    figures = task.figures(evaluation(task, share))
-    assert [figure.title for figure in figures][-1] == "Decision curve"
+    figures = task.figures(test)
+    assert [figure.title for figure in figures] == [
+        "ROC curve",
+        f"Precision and recall of {name}",
+        f"Calibration of the probability of {name}",
+        "Decision curve",
+    ]
+    assert all(name in figure.see for figure in figures)
     assert "gradient boosting" in figures[-1].svg
+    place = list(classes).index(name) if isinstance(classes[0], str) else 1
+    p, truth = task.probabilities(test.outputs)[:, place], test.targets.numpy() == place
+    metrics = task.test_metrics(test.outputs, test.targets)
+    assert metrics["average_precision"] == pytest.approx(average_precision_score(truth, p))
+    assert metrics["auroc"] == pytest.approx(roc_auc_score(truth, p))
+    resampled = task.resampled_metrics(test.outputs, test.targets, np.ones((1, 40)))
+    assert {key: value[0] for key, value in resampled.items()} == pytest.approx(metrics)
+    assert task.score_names("y") == [name] == [task.subject(task.target_names("y"))]
+    np.testing.assert_allclose(expit(task.scores(test.outputs)[:, 0].numpy()), p)
+    assert torch.equal(task.outputs_of_scores(task.scores(test.outputs)), test.outputs.double())
+    assert task.indicators(test.targets)[:, 0].tolist() == truth.tolist()
+    forecast = task.forecast(test.outputs, test.targets, task.target_names("y"))
+    np.testing.assert_array_equal(forecast.curves[0].values, p)
+    np.testing.assert_array_equal(forecast.curves[0].truth, truth)
+    assert Task.from_config(task.to_config()) == task
+    with pytest.raises(ValueError, match="event must be 0 or 1"):
+        BinaryTask(classes, event=2)
 
 
 def test_a_test_of_one_class_has_no_table():

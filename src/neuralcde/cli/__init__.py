@@ -10,6 +10,8 @@ import sys
 
 from .ctrl_c import ctrl_c_leaves
 
+LISTS = frozenset(("--static", "--channels", "--exclude"))  # options that take several names
+
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line with these arguments, by default those of the process (`sys.argv`)."""
@@ -19,7 +21,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _run(arguments: list[str] | None) -> None:
     try:
-        from cyclopts import App
+        from cyclopts import App, CycloptsError, UnusedCliTokensError
     except ImportError:
         sys.exit("The command line needs more packages: pip install 'neuralcde[cli]'")
     from .. import __version__
@@ -42,7 +44,12 @@ def _run(arguments: list[str] | None) -> None:
         name="demo",
         help="Generate a table, train on it, write a report, predict, and compare with two baselines.",
     )
-    app(arguments)
+    try:
+        app(arguments, exit_on_error=False)
+    except CycloptsError as reason:  # it is printed already
+        if isinstance(reason, UnusedCliTokensError) and not LISTS.isdisjoint(arguments):
+            print("Separate names by commas: --channels pulse,lactate.", file=sys.stderr)
+        sys.exit(1)
 
 
 def _import_modules(arguments: list[str]) -> list[str]:

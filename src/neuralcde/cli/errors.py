@@ -77,4 +77,5 @@ def _end(code: int, message: str) -> None:
 
 def _say(message: Warning | str, *_: Any, **__: Any) -> None:
     paragraph = textwrap.TextWrapper(100, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-    print(paragraph.fill(f"neuralcde: {message}"), file=sys.stderr)  # file and option names are not broken
+    text = getattr(message, "on_the_command_line", message)
+    print(paragraph.fill(f"neuralcde: {text}"), file=sys.stderr)  # file and option names are not broken

@@ -16,15 +16,17 @@ import numpy as np
 from cyclopts import Parameter
 
 from ..estimators import NeuralCDEClassifier, NeuralCDERegressor, stratified_split
-from ..estimators.data_checks import DataWarning, Finding, check_data
+from ..estimators.data_checks import DataWarning, Finding, check_data, group_finding
+from ..estimators.group_columns import is_group_column
 from ..estimators.path_estimator import PathEstimator
 from ..estimators.saving import write_files
 from ..report import record_run
 from ..system import Interrupts, Processes, staged, write_durably
 from ..tasks import Task
+from ..tasks.metrics import OF_ONE_CLASS
 from .errors import WrongUseError, in_file, in_options, report_errors
 from .groups import read_groups
-from .labelled import all_targets, read_series
+from .labelled import all_targets, read_labelled
 from .options import DEFAULTS, EstimatorOptions, check_config, check_parameters, given, read_config, write_config
 from .predictions import check_names, prediction_table
 from .run_folder import run_folder
@@ -84,7 +86,8 @@ def fit(
         different values, which becomes one indicator per value. Numbers may have surrounding blanks, thousands
         separators, a decimal comma or a percent sign (3% is read as 3), if the whole column is written the same way.
     exclude
-        Columns to ignore, named like --static.
+        Columns to ignore, named like --static. A column that is named here is left out of the patterns of --static and
+        --channels.
     group
         Column that tells which series belong together, such as the patient of a stay. Series of one group are all in
         the training set or all in the test set, and it is no channel.
@@ -159,7 +162,7 @@ def fit(
 
 def _fit(known: dict[str, Any], parameters: dict[str, Any], *, out: Path, resume: bool, begun: float) -> None:
     """Train, test and save, with checked options."""
-    series, targets = read_series(known)
+    series, targets, text = read_labelled(known)
     groups = read_groups(known, series)
     chosen = known.get("task") or ("regression" if _is_quantity(targets) else "classification")
     goal = chosen if chosen == "classification" else Task.registry[chosen].goal
@@ -191,6 +194,13 @@ def _fit(known: dict[str, Any], parameters: dict[str, Any], *, out: Path, resume
     if first:
         print(f"{series}\n{chosen}: {len(training)} training series, {len(test)} test series", flush=True)
         findings = check_data(series[training], targets[training], per_row=bool(estimator.per_row), task=task)
+        findings += [
+            group_finding(name, values[training])
+            for name, values in text.items()
+            if is_group_column(name, values[training])
+        ]
+        if groups is not None:  # the split keeps groups together
+            findings = [item for item in findings if item.kind != "group"]
         _print_findings(findings)
     try:
         with warnings.catch_warnings():
@@ -238,8 +248,10 @@ def _fit(known: dict[str, Any], parameters: dict[str, Any], *, out: Path, resume
             write_table(predictions, part / "test_predictions.csv")
         if estimator.interrupted_:
             print("Interrupted: the best model so far is kept. The same command with --resume continues.")
+        subject = estimator.task_.subject(estimator.task_.target_names(settled["label"]))
         for name, value in metrics.items():
-            print(f"test {name:20}{value:.4f}")
+            about = f"  (of {subject})" if name in OF_ONE_CLASS and subject else ""
+            print(f"test {name:20}{value:.4f}{about}")
         print(f"model: {out}", flush=True)
 
 
@@ -261,9 +273,9 @@ def _is_quantity(targets: np.ndarray[Any, Any]) -> bool:
 def _print_findings(findings: list[Finding]) -> None:
     """Print what was found in the table, each with the option that helps."""
     for item in findings:
-        option = {"constant": "static", "group": ""}.get(item.kind, "exclude")
-        fix = f" {shlex.join([f'--{option}', ','.join(item.columns)])}" if option else ""
-        print(f"check: {item.text}{fix and ':'}{fix}", flush=True)
+        option = {"constant": "static", "group": "group"}.get(item.kind, "exclude")
+        fix = shlex.join([f"--{option}", ",".join(item.columns)])
+        print(f"check: {item.text.removesuffix('.')}: {fix}", flush=True)
 
 
 def _split(

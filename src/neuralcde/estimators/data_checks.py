@@ -7,12 +7,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..contracts import warn_user
+from ..contracts import ArgumentTypeError, warn_user
 from ..series import IrregularSeries
 from ..tasks import Task, classification_task, regression_task
+from .group_columns import is_group_column
 from .inputs import as_targets, known_targets, where_known
 from .leaks import Leak, leaks_of
-from .measured_columns import Measured, columns_of, constant_within
+from .measured_columns import Measured, columns_of, constant_within, has_one_value, of_each_series
 
 Array = NDArray[Any]
 FEWEST_SERIES = 30  # with fewer, distinct whole numbers may be chance
@@ -22,7 +23,7 @@ DENSE = 0.5  # row numbers are at least that dense between their least and their
 MOST_CLASSES = 20  # more distinct numbers are a quantity
 NAMED = 5  # most columns in one sentence
 
-Kind = Literal["outcome", "number", "constant", "rare", "group"]
+Kind = Literal["outcome", "number", "constant", "rare", "single", "group"]
 
 
 class DataWarning(UserWarning):
@@ -36,8 +37,8 @@ class Finding(NamedTuple):
     ----------
     kind
         "outcome": columns that give the label away; "number": numbers of rows or series; "constant": channels that are
-        constant within every series; "rare": channels that were almost never observed; "group": groups with series in
-        both training and test.
+        constant within every series; "rare": channels that were almost never observed; "single": channels with one
+        value only; "group": columns that name groups of series, or groups with series in both training and test.
     columns
         The columns of the table.
     text
@@ -55,7 +56,8 @@ class Finding(NamedTuple):
 def check_data(series: IrregularSeries, y: Any, *, per_row: bool = False, task: Task | None = None) -> list[Finding]:
     """Look for columns that should not be channels: they give the label away, count rows, are constant or empty.
 
-    `fit` does it for series from a long table, and warns of the first two kinds. The command line prints all.
+    `fit` does it for series from a long table, and warns of columns that give the label away, number rows or series, or
+    name groups while no `groups` are given. The command line prints all. A column is named once, for the worst reason.
 
     Parameters
     ----------
@@ -80,8 +82,14 @@ def check_data(series: IrregularSeries, y: Any, *, per_row: bool = False, task: 
     >>> pairs = [(np.arange(4.0), np.stack([rng.normal(size=4), np.full(4, 9.0 * d)], 1)) for d in dead]
     >>> series = nc.IrregularSeries.from_list(pairs, channels=["pulse", "days on ward 9"])
     >>> [(finding.kind, finding.columns) for finding in nc.check_data(series, dead)]
-    [('outcome', ('days on ward 9',)), ('constant', ('days on ward 9',))]
+    [('outcome', ('days on ward 9',))]
     """
+    if not isinstance(series, IrregularSeries):
+        raise ArgumentTypeError(
+            f"series must be an IrregularSeries, got {type(series).__module__}.{type(series).__name__}. Read a table "
+            "first: IrregularSeries.from_long(frame, id=..., time=...).",
+            argument="series",
+        )
     targets = as_targets(y, series, per_row=per_row, allow_missing=True)
     known = where_known(targets)
     columns = list(columns_of(series))
@@ -93,7 +101,14 @@ def check_data(series: IrregularSeries, y: Any, *, per_row: bool = False, task: 
     numbers = [name for name in (_number_of(column, series) for column in columns) if name]
     if numbers:
         findings.append(_numbers(numbers))
-    constant = tuple(c.name for c in columns if not c.static and constant_within(c, series, repeated=True))
+    named = {name for item in findings for name in item.columns}
+    for column in columns:
+        values = None if column.name in named else of_each_series(column, series)
+        if values is not None and is_group_column(column.name, values):
+            findings.append(group_finding(column.name, values))
+    named |= {name for item in findings for name in item.columns}
+    rest = [column for column in columns if column.name not in named and not column.static]
+    constant = tuple(column.name for column in rest if constant_within(column, series, repeated=True))
     if constant:
         words = (
             "is constant within every series: it is a static feature"
@@ -101,7 +116,7 @@ def check_data(series: IrregularSeries, y: Any, *, per_row: bool = False, task: 
             else ("are constant within every series: they are static features")
         )
         findings.append(Finding("constant", constant, f"{_quoted(constant)} {words}, not a measurement over time."))
-    rare = tuple(c.name for c in columns if not c.static and _is_rare(c, series))
+    rare = tuple(column.name for column in rest if _is_rare(column, series))
     if rare:
         verb = "was" if len(rare) == 1 else "were"
         findings.append(
@@ -109,7 +124,24 @@ def check_data(series: IrregularSeries, y: Any, *, per_row: bool = False, task: 
                 "rare", rare, f"{_quoted(rare)} {verb} observed in fewer than {_least(series)} of {len(series)} series."
             )
         )
+    single = tuple(column.name for column in rest if column.name not in rare and has_one_value(column))
+    if single:
+        verb, its = ("has", "its") if len(single) == 1 else ("have", "their")
+        text = f"{_quoted(single)} {verb} one value only: nothing can be learnt from {its} values, only from when they "
+        findings.append(Finding("single", single, f"{text}were observed."))
     return findings
+
+
+def group_finding(name: str, values: Array) -> Finding:
+    """The finding of a column that names groups of series; `values` are its values, one per series."""
+    known = [value for value in values.tolist() if value is not None and value == value]
+    _, counts = np.unique(np.asarray(known), return_counts=True)
+    text = (
+        f"{name!r} seems to name what series have in common, such as the patient of several stays: "
+        f"{int((counts > 1).sum())} of its {len(counts)} values occur in several series. With series of one group in "
+        "both training and test, the test results are too good. Split by groups."
+    )
+    return Finding("group", (name,), text)
 
 
 def _likely_task(y: Array) -> Task:
@@ -132,13 +164,19 @@ def check_groups(groups: Any, training: Array, test: Array) -> list[Finding]:
     return [Finding("group", (), text)]
 
 
-def warn_of_outcomes(series: IrregularSeries, y: Any, *, per_row: bool, task: Task) -> None:
-    """Warn of columns of a table that give the label away or count rows; other series have no columns to name."""
+def warn_of_outcomes(series: IrregularSeries, y: Any, *, per_row: bool, task: Task, grouped: bool) -> None:
+    """Warn of columns of a table that give the label away, count rows, or name groups unless these are given.
+
+    Other series have no columns to name.
+    """
     if series.format.backend is None:
         return
-    found = [item for item in check_data(series, y, per_row=per_row, task=task) if item.kind in ("outcome", "number")]
+    kinds = ("outcome", "number") if grouped else ("outcome", "number", "group")
+    found = [item for item in check_data(series, y, per_row=per_row, task=task) if item.kind in kinds]
     if found:
-        warn_user(" ".join(item.text for item in found), DataWarning)
+        fix = {"group": ": pass groups= to fit."}
+        told = [item.text.removesuffix(".") + fix.get(item.kind, ".") for item in found]
+        warn_user(" ".join(told), DataWarning)
 
 
 def _number_of(column: Measured, series: IrregularSeries) -> str:

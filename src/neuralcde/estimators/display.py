@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from ..figures import COLOURS, LINE, number, panels_of, score, sparkline
 from ..series import IrregularSeries
-from ..series.display import position_of
+from ..series.display import clock_of_series, position_of
 from ..tasks import metric_title
 from .fitted_estimator import FittedEstimator
 
@@ -52,23 +52,29 @@ def plot_risk(estimator: FittedEstimator, series: IrregularSeries, id: Any, axes
     one = series.at(slice(place, place + 1))
     rows = one.times.numpy()
     times = np.unique(np.concatenate([np.linspace(rows[0], rows[-1], BETWEEN), rows]))
-    outputs = estimator.outputs_at(one, times)[0]
+    outputs = estimator.calibrated(estimator.outputs_at(one, times)[0], over_time=True)
     task = estimator.task_
     names = task.target_names("target")
     forecast = task.forecast(outputs, _unknown(estimator, outputs), names)
-    (panel,) = panels_of([forecast.title.partition(";")[0]], None if axes is None else [axes], height=2.6)
+    title = forecast.title.partition(";")[0] + before_calibration(estimator)
+    (panel,) = panels_of([title], None if axes is None else [axes], height=2.6)
     at_rows = np.searchsorted(times, rows)
-    several = len(forecast.curves) > 1
+    several, clock = len(forecast.curves) > 1, clock_of_series(one)
     for k, curve in enumerate(forecast.curves):
         colour = COLOURS[k] if several else LINE
-        panel.plot(times, curve.values, color=colour, linewidth=1.3, label=f"\u200b{curve.name}")
-        panel.plot(rows, np.asarray(curve.values)[at_rows], "o", color=colour, markersize=3)
+        panel.plot(clock.on_axis(times), curve.values, color=colour, linewidth=1.3, label=f"\u200b{curve.name}")
+        panel.plot(clock.on_axis(rows), np.asarray(curve.values)[at_rows], "o", color=colour, markersize=3)
     if forecast.probability:
         panel.set_ylim(-0.03, 1.03)
     if several:
         panel.legend(frameon=False, fontsize=8.5)
-    panel.set_xlabel(series.format.time)
+    panel.set_xlabel(clock.label)
     return panel
+
+
+def before_calibration(estimator: FittedEstimator) -> str:
+    """The end of the title of a figure of predictions over time that the calibration does not hold for."""
+    return "" if estimator.calibrated_over_time else ", before calibration"
 
 
 def _unknown(estimator: FittedEstimator, outputs: torch.Tensor) -> torch.Tensor:

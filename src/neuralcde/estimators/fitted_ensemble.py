@@ -97,13 +97,22 @@ class FittedEnsemble(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "members_")
         if self.calibration_ is None:
             return outputs
-        if over_time and not self.per_row:
+        if over_time and not self.calibrated_over_time:
             warn_user(
-                "predictions at given times are not calibrated, because the calibration was learnt from whole series; "
-                "fit with per_row=True and a target per row to calibrate them."
+                [
+                    "predictions at given times are not calibrated, because the calibration was learnt from whole "
+                    "series; fit with ",
+                    Argument("per_row", True),
+                    " and a target per row to calibrate them.",
+                ]
             )
             return outputs
         return self.calibration_(self.task_, outputs)
+
+    @property
+    def calibrated_over_time(self) -> bool:
+        """Whether predictions at given times are as calibrated as those for whole series; true without `calibrate`."""
+        return self.calibration_ is None or bool(self.per_row)
 
     def member_intervals(self, X: Any, level: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         r"""Intervals in which the prediction of one more member would lie: how much the members disagree.
@@ -122,8 +131,8 @@ class FittedEnsemble(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         low, high
-            Shape (cases, scores): probabilities (of the positive class, if there are two), or numbers in the units of
-            the targets.
+            Shape (cases, scores): probabilities (if there are two classes, of `task_.classes[task_.event]`, which
+            explanations are about, too), or numbers in the units of the targets.
 
         Raises
         ------

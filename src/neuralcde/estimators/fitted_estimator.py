@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..explanations import Explanation
 from ..series import FarValue, IrregularSeries
+from ..series.tables import with_optional_columns
 from ..system import Processes
 from .explaining import explain
 from .fitted_ensemble import FittedEnsemble
@@ -57,7 +59,8 @@ class FittedEstimator(FittedEnsemble):
         if self.per_row:
             outputs = outputs[series.offsets[1:] - 1]
         ensemble = Ensemble([member.module for member in self.members_], self.trees_, self.preparation_, self.device)
-        return explain(ensemble, self.task_, series, outputs, random_state)
+        found = explain(ensemble, self.task_, series, outputs, random_state)
+        return dataclasses.replace(found, before_calibration=self.calibration_ is not None)
 
     def stream(self, states: str | Path | None = None) -> Streams:
         """Streams, which get one row at a time and give a prediction after each.
@@ -160,10 +163,14 @@ class FittedEstimator(FittedEnsemble):
     def read_long(self, frame: Any, *, duplicates: Literal["error", "mean", "last"] = "error") -> IrregularSeries:
         """Read a new long table in the format of the training table: same columns, categories and unit of time.
 
-        The values of a channel whose column is missing are not observed; a warning names it.
+        The values of a channel whose column is missing are not observed; a warning names it. So are those of a static
+        column of numbers that were missing for some training series.
         """
         check_is_fitted(self, "members_")
-        return IrregularSeries.from_long(frame, like=self.preparation_.template(), duplicates=duplicates)
+        template, flagged = self.preparation_.template(), self.preparation_.flagged
+        may_lack = template.format.numeric_static(k in flagged for k in range(template.static.shape[1]))
+        frame = with_optional_columns(frame, may_lack)
+        return IrregularSeries.from_long(frame, like=template, duplicates=duplicates)
 
     def save(self, folder: str | Path) -> None:
         """Save the fitted estimator in a folder: weights as safetensors, everything else as JSON.

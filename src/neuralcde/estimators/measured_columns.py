@@ -56,6 +56,29 @@ def columns_of(series: IrregularSeries) -> Iterator[Measured]:
         start = stop
 
 
+def of_each_series(column: Measured, series: IrregularSeries) -> Array | None:
+    """The value of a column for each series, NaN if unknown; None for a column that varies within a series.
+
+    A column of text has the name of the channel of its category, and None if unknown.
+    """
+    if not constant_within(column, series):
+        return None
+    values = column.values.astype(np.float64)
+    if not column.static:
+        values = np.fmax.reduceat(values, series.offsets[:-1].numpy())
+    if column.values.shape[1] == 1:
+        return np.asarray(values[:, 0])
+    known = np.nan_to_num(values).any(1)
+    names: Array = np.array([*column.names, None], dtype=object)
+    return np.asarray(names[np.where(known, np.nan_to_num(values).argmax(1), len(column.names))])
+
+
+def has_one_value(column: Measured) -> bool:
+    """Whether a column was observed, and always with the same value."""
+    low, high = np.fmin.reduce(column.values), np.fmax.reduce(column.values)
+    return bool(np.isfinite(low).all() and (low == high).all())
+
+
 def constant_within(column: Measured, series: IrregularSeries, *, repeated: bool = False) -> bool:
     """Whether a channel has one value per series, and differs between series.
 

@@ -37,8 +37,8 @@ OPTIONS = {
     "model": Option(
         PartOf(KINDS["model"]),
         "neural_cde",
-        "Model, one of the five by name; or a PathModel of your own, as a class or as a recipe: "
-        '`nc.ODERNN.with_options(variant="paper")`.',
+        "Model, one of the five by name.",
+        'Or a PathModel of your own, as a class or as a recipe: `nc.ODERNN.with_options(variant="paper")`.',
     ),
     "hidden": Option(Whole(1, LARGEST_OPTION), 32, "Size of the state."),
     "width": Option(
@@ -55,27 +55,29 @@ OPTIONS = {
     "field": Option(
         PartOf(KINDS["field"]),
         "mlp",
-        'Vector field of "neural_cde", by name, as a class or as a recipe. `nc.LowRankField.with_options(rank=4)` is '
-        "cheaper for many channels.",
+        'Vector field of "neural_cde". "low_rank" is cheaper for many channels.',
+        "By name, as a class or as a recipe: `nc.LowRankField.with_options(rank=4)`.",
     ),
     "path": Option(
         PartOf(KINDS["path"]),
         "linear",
-        "Interpolation scheme of the control path, by name or as an object: `nc.Smoothing(penalty=10)`. "
-        '"linear" and "hermite" interpolate forward-filled values.',
+        'Interpolation scheme of the control path. "linear" and "hermite" interpolate forward-filled values.',
+        "By name or as an object: `nc.Smoothing(penalty=10)`.",
     ),
     "encoder": Option(
         Either(Choice("auto"), Nothing("none: the path interpolates the values themselves"), PartOf(KINDS["encoder"])),
         "auto",
         "Network that turns what is known at each row (values carried forward, time since the last observation, "
-        "counts, running statistics, clock) into the few features that the path interpolates, by name or as a recipe: "
-        '`nc.RowMLP.with_options(features=("last", "elapsed"))`. "auto": "mlp" if half of the values are missing.',
+        "counts, running statistics, clock) into the few features that the path interpolates. "
+        '"auto": "mlp" if half of the values are missing.',
+        'By name or as a recipe: `nc.RowMLP.with_options(features=("last", "elapsed"))`.',
     ),
     "readout": Option(
         Either(Choice("auto"), PartOf(KINDS["readout"])),
         "auto",
-        "Map from the state to the output, by name or as a recipe: `nc.SummaryReadout.with_options(bins=16)`. "
+        "Map from the state to the output. "
         f'"auto": "summary" with an encoder and at least {SERIES_FOR_SUMMARIES} training series, else "linear".',
+        "By name or as a recipe: `nc.SummaryReadout.with_options(bins=16)`.",
     ),
     "scale": Option(
         Choice("auto", "standard", "robust"),

@@ -211,7 +211,7 @@ class PathEstimator(FittedEstimator):
             group = None if group is None else group[chosen]
         task = self.make_task(self._listed(targets, weights, series))
         numbers = task.encode(targets)
-        warn_of_outcomes(series, targets, per_row=bool(self.per_row), task=task)
+        warn_of_outcomes(series, targets, per_row=bool(self.per_row), task=task, grouped=group is not None)
         seed = Processes.current().agree(lambda: int(check_random_state(self.random_state).randint(2**31 - 1)))
         if self.boosting:
             check_boosting(task, numbers)

@@ -24,12 +24,12 @@ KINDS = ("start", "static", "time passing", "channel")  # of terms, in the order
 class Term(NamedTuple):
     """What one observation changed.
 
-    `series` is the id, `value` the observed number or text, `name` the score that changed (a class or a target), and
-    `term` the change.
+    `series` is the id, `time` a number or a date in words, `value` the observed number or text, `name` the score that
+    changed (a class or a target), and `term` the change.
     """
 
     series: Any
-    time: float
+    time: float | str
     column: str
     value: float | str
     name: str
@@ -65,7 +65,7 @@ class Explanation:
     sampled for more. The start is the output for a series of which nothing is known. All terms of a series add up to
     its output.
 
-    What is explained is a score: for classes their log odds (of the positive class, if there are two), for a regression
+    What is explained is a score: for classes their log odds (if there are two, of the one in `names`), for a regression
     the target in its unit. Scores are not calibrated; those of an ensemble are of its mean output.
 
     Parameters
@@ -88,6 +88,8 @@ class Explanation:
         Terms of the time that passed before each row; 0 for the first row of a series.
     at_rows
         The score just after each row.
+    before_calibration
+        Whether the predictions of the model are calibrated, so that those made of the scores differ from them.
     """
 
     series: IrregularSeries
@@ -100,6 +102,7 @@ class Explanation:
     observations: Float[np.ndarray, "rows columns scores"]
     passing: Float[np.ndarray, "rows scores"]
     at_rows: Float[np.ndarray, "rows scores"]
+    before_calibration: bool = False
 
     def __len__(self) -> int:
         return len(self.series)
@@ -152,21 +155,26 @@ class Explanation:
         """
         one = self[position]
         score = one.place_of(name)
-        terms = np.where(one.observed, one.observations[:, :, score], 0.0)
-        order = np.argsort(-abs(terms), axis=None, kind="stable")[: min(count, int(one.observed.sum()))]
-        found = []
-        for row, column in zip(*np.unravel_index(order, terms.shape), strict=True):
-            value = one.values[column][row]
-            term = Term(
-                one.series.ids[:1].tolist()[0],
-                float(one.series.times[row]),
-                one.columns[column],
-                value if isinstance(value, str) else float(value),
-                one.names[score],
-                float(terms[row, column]),
-            )
-            found.append(term)
-        return found
+        return [one._term(row, column, score) for row, column in one.largest(score, count)]
+
+    def largest(self, score: int, count: int) -> list[tuple[int, int]]:
+        """Row and column of the observations with the largest terms of a score, at most so many, largest first."""
+        terms = np.where(self.observed, self.observations[:, :, score], 0.0)
+        order = np.argsort(-abs(terms), axis=None, kind="stable")[: min(count, int(self.observed.sum()))]
+        rows, columns = np.unravel_index(order, terms.shape)
+        return list(zip(rows.tolist(), columns.tolist(), strict=True))
+
+    def _term(self, row: int, column: int, score: int) -> Term:
+        """An observation of the only series."""
+        time, value = float(self.series.times[row]), self.values[column][row]
+        return Term(
+            self.series.ids[:1].tolist()[0],
+            time if self.series.format.kind == "number" else self.series.format.show(time),
+            self.columns[column],
+            value if isinstance(value, str) else float(value),
+            self.names[score],
+            float(self.observations[row, column, score]),
+        )
 
     def importances(self, name: str | None = None) -> list[Importance]:
         """How much each column matters, the most important first; for several scores their mean, or that of one.
@@ -292,12 +300,13 @@ class Explanation:
     def values(self) -> list[Array]:
         """The measured columns: numbers, or text; NaN or None where not observed."""
         channels = {name: k for k, name in enumerate(self.series.channel_names)}
-        return [column for _, column in measured_columns(self.series.values.numpy(), channels, self.series.format)]
+        columns = measured_columns(self.series.values.numpy(), channels, self.series.format)
+        return [_as_written(column) for _, column in columns]
 
     @cached_property
     def static_values(self) -> list[Array]:
         """The static columns: numbers, or text; NaN or None where unknown."""
-        return [column for _, column in static_columns(self.series.static.numpy(), self.series.format)]
+        return [_as_written(column) for _, column in static_columns(self.series.static.numpy(), self.series.format)]
 
     @property
     def observed(self) -> NDArray[np.bool_]:
@@ -313,6 +322,16 @@ class Explanation:
         """Sums over the rows of each series."""
         found: Array = np.add.reduceat(of_rows, self.series.offsets[:-1].numpy(), axis=0)
         return found
+
+
+def _as_written(column: Array) -> Array:
+    """Numbers in float64, those in float32 as the shortest decimal number: 0.94 and not 0.9399999976158142."""
+    if column.dtype != np.float32:
+        return column
+    found = column.astype(np.float64)
+    known = ~np.isnan(column)
+    found[known] = column[known].astype(str).astype(np.float64)
+    return found
 
 
 def _there(columns: list[Array], size: int) -> NDArray[np.bool_]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..figures import DARK, DOTS, GREY, LINE, Drawing, draw, number, percent, short
+from ..figures import DARK, DOTS, GREY, LINE, Drawing, draw, number, percent, short, with_minus
 from ..series.clock import clock_of
 from .explanation import Explanation, Term
 
@@ -18,14 +18,15 @@ LINE_HEIGHT = 0.085  # of a text, as a fraction of the height
 def drawing(one: Explanation, name: str | None, count: int) -> Drawing:
     """The picture as SVG."""
     place = one.place_of(name)
-    title = f"{short(one.series.ids[0], 40)}: {_quantity(one, place)} over time"
+    title = f"{short(one.series.ids[0], 40)}: {_quantity(one, place, ' over time')}"
     return draw(title, caption(one, place), lambda axes: paint(one, axes, name, count), size=WIDE, wide=True)
 
 
 def caption(one: Explanation, place: int) -> str:
     """How to read the picture, with what was known before the first observation."""
     shown = percent if one.probabilities else number
-    parts = [f"Knowing nothing: {shown(float(one.risk(one.start[0, place])))}"]
+    early = " (before calibration)" if one.before_calibration else ""
+    parts = [f"Knowing nothing{early}: {shown(float(one.risk(one.start[0, place])))}"]
     known = one.known[0]
     for column in np.argsort(-abs(one.static[0, :, place]))[:3]:
         if known[column]:
@@ -43,17 +44,18 @@ def paint(one: Explanation, axes: Any, name: str | None, count: int) -> None:
     """Draw the only series of an explanation."""
     place, times = one.place_of(name), one.series.times.numpy()
     clock = clock_of(one.series.format, float(times[0]), float(times[-1]))
-    t = (times - clock.start) * clock.factor
+    t = clock.on_axis(times)
     after = one.risk(one.at_rows[:, place])
     before = one.risk(one.at_rows[:, place] - one.observations[:, :, place].sum(1))
     line = np.stack([before, after], axis=1).reshape(-1)
     axes.plot(t.repeat(2), line, color=LINE, linewidth=1.4)
-    top = one.top(0, count, one.names[place])
+    top = list(zip(one.top(0, count, one.names[place]), one.largest(place, count), strict=True))
+    marked = [(term, row) for term, (row, _) in top]
     low, high = float(line.min()), float(line.max())
     span = max(high - low, 0.02 if one.probabilities else 1e-3 * max(1.0, abs(high)))
     axes.set_ylim(low - 0.06 * span, low + 1.06 * span / (1 - BAND if top else 1))
-    for k, (term, left) in enumerate(_in_order(top, (times[0] + times[-1]) / 2)):
-        row = int(np.searchsorted(times, term.time))
+    middle = int(np.searchsorted(times, (times[0] + times[-1]) / 2, side="right"))
+    for k, (term, row, left) in enumerate(_in_order(marked, middle)):
         axes.plot(t[row], after[row], "o", color=DOTS, markersize=4)
         line_of_text = {"arrowstyle": "-", "color": GREY, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 2}
         axes.annotate(
@@ -77,11 +79,14 @@ def paint(one: Explanation, axes: Any, name: str | None, count: int) -> None:
         axes.set_xticks(t)
 
 
-def _in_order(top: list[Term], middle: float) -> list[tuple[Term, bool]]:
-    """The texts from top to bottom, and whether each is to the right of its line: so no line crosses a later text."""
-    terms = sorted(top, key=lambda term: (term.time, -abs(term.term)))
-    left = [(term, True) for term in terms if term.time <= middle]
-    return left + [(term, False) for term in reversed(terms) if term.time > middle]
+def _in_order(marked: list[tuple[Term, int]], middle: int) -> list[tuple[Term, int, bool]]:
+    """The texts from top to bottom with their rows, and whether each is to the right of its line.
+
+    Those of rows before the middle are: so no line crosses a later text.
+    """
+    terms = sorted(marked, key=lambda item: (item[1], -abs(item[0].term)))
+    left = [(term, row, True) for term, row in terms if row < middle]
+    return left + [(term, row, False) for term, row in reversed(terms) if row >= middle]
 
 
 def words(term: Term) -> str:
@@ -92,9 +97,9 @@ def words(term: Term) -> str:
 
 def signed(change: float) -> str:
     """A change with its sign, for people."""
-    return f"{change:+.2g}".replace("-", "\u2212")
+    return with_minus(f"{change:+.2g}")
 
 
-def _quantity(one: Explanation, place: int) -> str:
-    name = short(one.names[place], 24)
-    return f"predicted chance of {name}" if one.probabilities else f"predicted {name}"
+def _quantity(one: Explanation, place: int, when: str = "") -> str:
+    name, early = short(one.names[place], 24), ", before calibration" if one.before_calibration else ""
+    return f"predicted {'chance of ' * one.probabilities}{name}{when}{early}"

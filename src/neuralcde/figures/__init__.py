@@ -20,3 +20,4 @@ from .wording import number as number
 from .wording import percent as percent
 from .wording import score as score
 from .wording import short as short
+from .wording import with_minus as with_minus

@@ -11,15 +11,20 @@ def number(value: Any, digits: int = 3) -> str:
     if value is None or not math.isfinite(value):
         return "-"
     if value == int(value) and abs(value) < 1e15:
-        return f"{int(value):,}"
-    if abs(value) >= 10**digits:
-        return f"{value:,.0f}" if abs(value) < 1e9 else f"{value:.{digits}g}"
-    return f"{value:.{digits}g}"
+        return with_minus(f"{int(value):,}")
+    if abs(value) >= 10**digits and abs(value) < 1e9:
+        return with_minus(f"{value:,.0f}")
+    return with_minus(f"{value:.{digits}g}")
+
+
+def with_minus(text: str) -> str:
+    """A number with the minus sign of print, U+2212, which the axes of figures have, too."""
+    return text.replace("-", "\u2212")
 
 
 def score(value: float) -> str:
     """Format a metric: three decimals if its absolute value is below 10, four significant digits otherwise."""
-    return f"{value:.3f}" if math.isfinite(value) and abs(value) < 10 else number(value, 4)
+    return with_minus(f"{value:.3f}") if math.isfinite(value) and abs(value) < 10 else number(value, 4)
 
 
 def percent(share: float) -> str:

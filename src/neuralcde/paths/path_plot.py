@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from ..figures import DOTS, LINE, panels_of, short
-from ..series.display import position_of
+from ..series.display import clock_of_series, position_of
 from .control_path import ControlPath
 
 POINTS = 1000  # evaluations between the knots
@@ -26,9 +26,10 @@ def plot_path(path: ControlPath, id: Any, axes: Any) -> list[Any]:
     times = t.cpu().numpy()
     order = np.argsort(times, kind="stable")  # at a knot the left limit comes before the right one
     panels = panels_of([short(name, 60) for name in names], axes)
-    rows, observed = one.series.times.detach().cpu().numpy(), one.series.values.detach().cpu().numpy()
+    clock = clock_of_series(one.series)
+    rows, observed = clock.on_axis(one.series.times.detach().cpu().numpy()), one.series.values.detach().cpu().numpy()
     for k, panel in enumerate(panels):
-        panel.plot(times[order], values[order, k], color=LINE, linewidth=1.2)
+        panel.plot(clock.on_axis(times[order]), values[order, k], color=LINE, linewidth=1.2)
         panel.plot(rows, observed[:, k], "o", color=DOTS, markersize=3.5)
-    panels[-1].set_xlabel("time")
+    panels[-1].set_xlabel(clock.label)
     return panels

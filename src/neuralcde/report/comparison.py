@@ -11,7 +11,7 @@ import torch
 
 from ..figures import duration, number
 from ..system import write_atomically
-from ..tasks import METRICS, metric_title
+from ..tasks import METRICS, metric_title_of
 from .bootstrap import differences, percentile_intervals, resampled
 from .html import render_page
 from .run import Run, read_run
@@ -72,8 +72,11 @@ def render_comparison(runs: Sequence[Run], names: Sequence[str]) -> str:
     """The page as HTML text."""
     task = runs[0].estimator.task_
     paired = same_test(runs)
-    found = [run.estimator.task_.test_metrics(run.outputs, run.targets) for run in runs]
-    draws = [resampled(run.estimator.task_, run.outputs, run.targets, counts=run.counts) for run in runs]
+    # Classes that are about equally frequent may be the event of one run and not of the other; numbers have a unit of
+    # each run.
+    tasks = [task if task.goal == "classification" else run.estimator.task_ for run in runs]
+    found = [one.test_metrics(run.outputs, run.targets) for one, run in zip(tasks, runs, strict=True)]
+    draws = [resampled(one, run.outputs, run.targets, counts=run.counts) for one, run in zip(tasks, runs, strict=True)]
     apart = [percentile_intervals(differences(one, draws[0])) for one in draws]
     metrics = []
     for name in found[0]:
@@ -92,7 +95,7 @@ def render_comparison(runs: Sequence[Run], names: Sequence[str]) -> str:
             )
         metrics.append(
             {
-                "title": metric_title(name),
+                "title": metric_title_of(name, task.subject(runs[0].names)),
                 "meaning": METRICS[name].meaning if name in METRICS else "",
                 "cells": cells,
                 "main": name == task.metric,
@@ -123,13 +126,30 @@ def _facts(runs: Sequence[Run]) -> list[dict[str, Any]]:
         row("parameters", [number(run.cost.get("parameters")) for run in runs]),
         row("time", [duration(run.cost["seconds"]) if run.cost else "not measured" for run in runs]),
         row("fitted", [run.data["written"][:10] for run in runs]),
-        row("to check", [", ".join(item["text"] for item in run.data["findings"]) or "nothing" for run in runs]),
+        row("to check", [" ".join(item["text"] for item in run.data["findings"]) or "nothing" for run in runs]),
     ]
 
 
 def _different_options(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """The parameters of the estimators that are not the same in all runs."""
-    given = [run.estimator.get_params(deep=False) for run in runs]
+    """The options of the command and the parameters of the estimators that are not the same in all runs.
+
+    The columns that not all runs have come last: the options may be patterns, or leave them to the table.
+    """
+    given = [_options(run) for run in runs]
     names = list(dict.fromkeys(name for one in given for name in one))
-    shown = [(name, [repr(one[name]) if name in one else "-" for one in given]) for name in names]
-    return [{"title": name, "cells": cells} for name, cells in shown if len(set(cells)) > 1]
+    rows = [(name, [one.get(name, "-") for one in given]) for name in names]
+    for title in ("channels", "static"):
+        columns = [[column["name"] for column in run.data["series"][title]] for run in runs]
+        everywhere = set(columns[0]).intersection(*columns)
+        own = [", ".join(name for name in one if name not in everywhere) or "-" for one in columns]
+        rows.append((f"{'channels' if title == 'channels' else 'static columns'} that not all runs have", own))
+    return [{"title": name, "cells": cells} for name, cells in rows if len(set(cells)) > 1]
+
+
+def _options(run: Run) -> dict[str, str]:
+    """The options of a run as text: those of the command, then the parameters of the estimator."""
+    parameters = run.estimator.get_params(deep=False)
+    own = {name: value for name, value in run.options.items() if name not in parameters}
+    shown = {name: ", ".join(map(str, value)) if isinstance(value, list) else str(value) for name, value in own.items()}
+    # random_state is the seed of the command
+    return shown | {name: repr(value) for name, value in parameters.items() if not own or name != "random_state"}

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..estimators.display import before_calibration
 from ..figures import COLOURS, DARK, DASHED, DOTS, GREY, LINE, WIDTH, Drawing, draw, number, short
 from ..series import FarValueWarning, IrregularSeries
 from ..series.clock import Clock, clock_of
@@ -117,6 +118,8 @@ def _prediction(axes: Any, run: Run, series: IrregularSeries, position: int, clo
     times = series.times.numpy()
     rows = _spread(len(times), DRAWN)
     outputs = run.estimator.outputs_at(series, times[rows])[0]
+    if run.estimator.calibrated_over_time:
+        outputs = run.estimator.calibrated(outputs, over_time=True)
     forecast = run.estimator.task_.forecast(outputs, run.targets[run.rows_of(position)], run.names)
     look = {"linewidth": 1.5, "marker": "o" if len(rows) <= 60 else "", "markersize": 2.6}
     t, several = _shown(times, clock)[rows], len(forecast.curves) > 1
@@ -131,7 +134,8 @@ def _prediction(axes: Any, run: Run, series: IrregularSeries, position: int, clo
     if forecast.probability:
         axes.set(ylim=(-0.04, 1.04))
         axes.set_yticks([0, 0.5, 1], ["0", "½", "1"])
-    axes.set_title(forecast.title)
+    title, semicolon, rest = forecast.title.partition(";")
+    axes.set_title(f"{title}{before_calibration(run.estimator)}{semicolon}{rest}")
     if several:
         axes.legend(**BELOW)
 
@@ -161,7 +165,7 @@ def _value(item: Any) -> str:
 
 
 def _shown(times: Array, clock: Clock) -> Array:
-    return (times - clock.start) * clock.factor
+    return clock.on_axis(times)
 
 
 def _spread(size: int, most: int) -> Array:

@@ -52,7 +52,7 @@ def content_security_policy(script: str) -> str:
 def signed(value: float) -> str:
     """A difference of two metrics, with its sign."""
     text = score(value)
-    return f"\u2212{text[1:]}" if text.startswith("-") else f"+{text}"
+    return text if text.startswith("\u2212") else f"+{text}"
 
 
 def _read(name: str) -> str:

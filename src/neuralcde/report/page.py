@@ -10,7 +10,7 @@ import torch
 
 from ..figures import Drawing, SlidingTable, Table
 from ..system import write_atomically
-from ..tasks import METRICS, metric_title
+from ..tasks import METRICS, metric_title_of
 from .bootstrap import differences, percentile_intervals, resampled, resamples
 from .data import data_facts, data_figures, far_rows
 from .examples import example_figures
@@ -112,7 +112,7 @@ def metric_rows(run: Run) -> list[dict[str, Any]]:
     return [
         {
             "name": name,
-            "title": metric_title(name),
+            "title": metric_title_of(name, task.subject(run.names)),
             "meaning": METRICS[name].meaning if name in METRICS else "",
             "better": _better(name),
             "value": value,

@@ -126,12 +126,19 @@ def time_figure(found: dict[str, Any], task: Task, format: TableFormat, *, per_r
 def metric_by_group(
     estimator: PathEstimator, held: IrregularSeries, outputs: Tensor, targets: Tensor
 ) -> list[dict[str, Any]]:
-    """The metric in groups of the test series: the values of a static feature, or thirds of a number's range."""
-    found = []
+    """The metric in groups of the test series: the values of a static feature, or thirds of a number's range.
+
+    Groups of fewer than `FEWEST` series have none.
+    """
+    found: list[dict[str, Any]] = []
     counts = held.lengths.numpy() if estimator.per_row else None
     for name, column in static_columns(held.static.cpu().numpy(), held.format)[:MOST_FEATURES]:
         for group, chosen in _groups(column):
+            if not chosen.any():
+                continue
             if chosen.sum() < FEWEST:
+                unknown = dict.fromkeys(("value", "low", "high"))
+                found.append({"feature": name, "group": group, "series": int(chosen.sum())} | unknown)
                 continue
             cases = np.repeat(chosen, counts) if counts is not None else chosen
             part = torch.from_numpy(np.flatnonzero(cases))
@@ -166,9 +173,16 @@ def _groups(column: Array) -> list[tuple[str, NDArray[np.bool_]]]:
 
 
 def group_rows(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The groups for the page: the name of a feature stands at its first group only."""
+    """The groups for the page: the name of a feature stands at its first group only.
+
+    There are none if no group has a metric. `missing` says why a group has none.
+    """
+    if all(item["value"] is None for item in found):
+        return []
     rows, before = [], None
     for item in found:
-        rows.append(item | {"feature": short(item["feature"], 40) if item["feature"] != before else ""})
+        name = short(item["feature"], 40) if item["feature"] != before else ""
+        missing = f"fewer than {FEWEST} series" if item["series"] < FEWEST else "one class only"
+        rows.append(item | {"feature": name, "missing": missing})
         before = item["feature"]
     return rows

@@ -91,7 +91,8 @@ def record_run(
         y = all_targets[parts[0]]
         findings = check_data(series[training], y, per_row=bool(estimator.per_row), task=task)
     group = per_series("groups", groups, series, by_id=True)
-    if group is not None:
+    if group is not None:  # the groups are known, so that no column must be suspected
+        findings = [item for item in findings if item.kind != "group"]
         findings = [*findings, *check_groups(group, np.flatnonzero(training), np.arange(len(series))[test])]
     with warnings.catch_warnings():  # fit has warned already, and the page lists these values
         warnings.simplefilter("ignore", FarValueWarning)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
 
 from .table_format import TableFormat
 
@@ -30,6 +33,11 @@ class Clock:
     factor: float
     unit: str
     since: str
+
+    def on_axis(self, times: NDArray[Any]) -> NDArray[Any]:
+        """Times of the series as numbers on the axis."""
+        found: NDArray[Any] = (times - self.start) * self.factor
+        return found
 
     @property
     def label(self) -> str:

@@ -12,10 +12,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from . import ragged
-from .arrays import Rows, as_ids, as_names, check_finite, check_increasing, check_static, merge_repeated, read_static
-from .channels import Role
+from .arrays import (
+    Rows,
+    as_ids,
+    as_names,
+    check_dtype,
+    check_finite,
+    check_increasing,
+    check_static,
+    merge_repeated,
+    read_static,
+)
+from .channels import ChannelScales, Role
 from .table_format import TableColumn, TableFormat
-from .tables import Duplicates, read_long
+from .tables import Duplicates, check_agrees, read_long, with_optional_columns
 
 ALIKE = ("channel_names", "static_names", "roles", "scales", "dtype")  # attributes that series of one container share
 
@@ -61,16 +71,33 @@ def fields_of_arrays(
 def fields_of_table(
     frame: Any,
     *,
-    id: str,
-    time: str,
+    id: str | None,
+    time: str | None,
     static: Collection[str],
     channels: Collection[str] | None,
     unit: str | None,
     duplicates: Duplicates,
-    dtype: torch.dtype,
-    known: TableFormat | None,
+    dtype: torch.dtype | None,
+    like: Any,
 ) -> Fields:
-    """Fields of series that were given as a long table; `known` is the format of a table that was read before."""
+    """Fields of series that were given as a long table; `like` are series that were read before, or None."""
+    known = None
+    if like is not None:
+        known = like.format
+        measured = [
+            column.name
+            for column in known.channel_columns(
+                name for name, role in zip(like.channel_names, like.roles, strict=True) if role == "data"
+            )
+        ]
+        check_agrees(known, measured, id=id, time=time, static=static, channels=channels, unit=unit)
+        id, time, unit = known.id, known.time, known.unit
+        static, channels = [column.name for column in known.static], measured
+        dtype = dtype or like.dtype
+        frame = with_optional_columns(frame, known.numeric_static(like.static.isnan().any(0).tolist()))
+    if id is None or time is None:
+        raise TypeError("from_long needs the names of the id and time columns, e.g. id='stay', time='hour'.")
+    dtype = check_dtype(dtype or torch.float32)
     table = read_long(frame, id=id, time=time, static=static, channels=channels, unit=unit, dtype=dtype, known=known)
     return checked_fields(
         Rows(
@@ -175,10 +202,16 @@ def described(series: Any) -> str:
     if len(series) == 0:
         return f"IrregularSeries(0 series, {series.channels} channels)"
     names = ", ".join(map(repr, series.channel_names[:4])) + (", ..." if series.channels > 4 else "")
-    static = f", {len(series.static_names)} static features" if series.static_names else ""
+    count = len(series.static_names)
+    static = f", {count} static feature{'s' * (count > 1)}" if count else ""
     share, lengths, times = 100 * float(series.observed.float().mean()), series.lengths, series.times
+    first, last = times.min().item(), times.max().item()
+    if series.format.kind == "datetime" and series.scales == ChannelScales():  # scaled times are no dates
+        begin, end = (series.format.show(time)[:16].replace("T", " ") for time in (first, last))
+    else:
+        begin, end = f"{first:.6g}", f"{last:.6g}"
     return (
         f"IrregularSeries({len(series):,} series, {len(times):,} rows, {series.channels} channels: {names}{static}"
-        f"; lengths {int(lengths.min())} .. {int(lengths.max())}, times {times.min().item():.6g} .. "
-        f"{times.max().item():.6g}, {share:.0f} % observed, {str(series.dtype).removeprefix('torch.')})"
+        f"; lengths {int(lengths.min())} .. {int(lengths.max())}, times {begin} .. "
+        f"{end}, {share:.0f} % observed, {str(series.dtype).removeprefix('torch.')})"
     )

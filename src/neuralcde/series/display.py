@@ -9,6 +9,8 @@ from markupsafe import Markup
 
 from ..contracts import ArgumentError
 from ..figures import DOTS, LINE, number, panels_of, percent, short, sparkline
+from .channels import ChannelScales
+from .clock import Clock, clock_of
 from .irregular_series import IrregularSeries
 
 CHANNELS = 6  # most channels in the picture
@@ -74,9 +76,17 @@ def _channel_line(series: IrregularSeries, first: IrregularSeries, k: int) -> Ma
     )
 
 
-def plot_series(series: IrregularSeries, id: Any, channels: Collection[str] | None, axes: Any) -> list[Any]:
+def clock_of_series(one: IrregularSeries) -> Clock:
+    """The time axis for a plot of one series; the time of scaled series has no unit."""
+    if one.scales != ChannelScales():
+        return Clock(0.0, 1.0, "time", "")
+    return clock_of(one.format, float(one.times[0]), float(one.times[-1]))
+
+
+def plot_series(series: IrregularSeries, id: Any, channels: Collection[str] | str | None, axes: Any) -> list[Any]:
     """`series.plot(id)`."""
     one = series.at(slice(position_of(series, id), position_of(series, id) + 1))
+    channels = [channels] if isinstance(channels, str) else channels
     names = list(series.channel_names) if channels is None else list(channels)
     unknown = [name for name in names if name not in series.channel_names]
     if unknown:
@@ -85,11 +95,12 @@ def plot_series(series: IrregularSeries, id: Any, channels: Collection[str] | No
             argument="channels",
         )
     panels = panels_of([short(name, 60) for name in names], axes)
-    times = one.times.detach().cpu().numpy()
+    clock = clock_of_series(one)
+    times = clock.on_axis(one.times.detach().cpu().numpy())
     for panel, name in zip(panels, names, strict=True):
         values = one.values[:, series.channel_names.index(name)].detach().cpu().numpy()
         known = values == values
         panel.plot(times[known], values[known], color=LINE, linewidth=1.0)
         panel.plot(times[known], values[known], "o", color=DOTS, markersize=3.5)
-    panels[-1].set_xlabel(series.format.time)
+    panels[-1].set_xlabel(clock.label)
     return panels

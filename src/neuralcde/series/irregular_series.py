@@ -26,7 +26,7 @@ from .construction import (
     joined_ids,
 )
 from .table_format import TableFormat
-from .tables import Duplicates, check_agrees, write_series
+from .tables import Duplicates, write_series
 
 TENSORS = ("times", "values", "offsets", "static")
 
@@ -122,7 +122,8 @@ class IrregularSeries:
             Series read before. `id`, `time`, `static`, `channels`, `unit`, the categories and the default of `dtype`
             are taken from it, so that a new table is read exactly like the first one. What is given as well must
             agree with it. A category that was not seen then gets no indicator: those of the others are 0. A channel
-            whose column is missing is not observed; a warning names it.
+            whose column is missing is not observed; a warning names it. So is a static column of numbers, if some
+            series had no value in it then.
 
         Raises
         ------
@@ -137,16 +138,6 @@ class IrregularSeries:
         >>> series.ids.tolist(), series.times.tolist()
         (['a', 'b'], [1.0, 2.0, 0.0])
         """
-        known = None
-        if like is not None:
-            known = like.format
-            measured = [column.name for column in known.channel_columns(like._data)]
-            check_agrees(known, measured, id=id, time=time, static=static, channels=channels, unit=unit)
-            id, time, unit = known.id, known.time, known.unit
-            static, channels = [column.name for column in known.static], measured
-            dtype = dtype or like.dtype
-        if id is None or time is None:
-            raise TypeError("from_long needs the names of the id and time columns, e.g. id='stay', time='hour'.")
         fields = fields_of_table(
             frame,
             id=id,
@@ -155,8 +146,8 @@ class IrregularSeries:
             channels=channels,
             unit=unit,
             duplicates=duplicates,
-            dtype=check_dtype(dtype or torch.float32),
-            known=known,
+            dtype=dtype,
+            like=like,
         )
         return cls(**fields)
 
@@ -329,7 +320,7 @@ class IrregularSeries:
 
         return as_html(self)
 
-    def plot(self, id: Any, *, channels: Collection[str] | None = None, axes: Any = None) -> list[Any]:
+    def plot(self, id: Any, *, channels: Collection[str] | str | None = None, axes: Any = None) -> list[Any]:
         """Plot the observations of one series: a panel per channel, on these axes of matplotlib or on new ones."""
         from .display import plot_series
 

@@ -56,6 +56,12 @@ class TableFormat:
         source = {name: column for column in whole for name in column.feature_names}
         return tuple(dict.fromkeys(source.get(name, TableColumn(name)) for name in names))
 
+    def numeric_static(self, chosen: Iterable[bool]) -> list[str]:
+        """Names of the static columns of numbers, of those whose features are chosen."""
+        features = (column for column in self.static for _ in column.feature_names)
+        pairs = zip(features, chosen, strict=False)
+        return [column.name for column, wanted in pairs if wanted and column.categories is None]
+
     @property
     def clock(self) -> str:
         """Kind and unit of the times, for errors; series of one estimator must agree in it."""

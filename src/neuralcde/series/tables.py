@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..contracts import warn_user
+from ..contracts import Argument, warn_user
 from .arrays import ROWS_AT_ONCE, Rows
 from .columns import (
     MOST_CATEGORIES,
@@ -139,7 +139,20 @@ def read_long(
 def _with_missing_channels(table: nw.DataFrame[Any], channels: Collection[str]) -> nw.DataFrame[Any]:
     """The table with empty columns for the channels that it lacks, and a warning; unchanged if it lacks all."""
     missing = [name for name in channels if name not in table.columns]
-    if not missing or len(missing) == len(channels) or len(table) == 0:
+    if len(missing) == len(channels) or len(table) == 0:
+        return table
+    return _with_empty_columns(table, missing)
+
+
+def with_optional_columns(frame: Any, names: Collection[str]) -> Any:
+    """A table with empty columns for those of these that it lacks, and a warning."""
+    table = _as_frame(frame)
+    missing = [name for name in names if name not in table.columns]
+    return _with_empty_columns(table, missing).to_native() if missing and len(table) else frame
+
+
+def _with_empty_columns(table: nw.DataFrame[Any], missing: Collection[str]) -> nw.DataFrame[Any]:
+    if not missing:
         return table
     one = len(missing) == 1
     warn_user(
@@ -183,8 +196,12 @@ def _warn_of_merged(values: Array, columns: dict[int, nw.Series[Any]]) -> None:
             merged.append(column.name)
     if merged:
         warn_user(
-            f"the channels {merged} vary by less than float32 can resolve at their size, and become constant; read "
-            "them with dtype=torch.float64, or subtract a constant first.",
+            [
+                f"the channels {merged} vary by less than float32 can resolve at their size, and become constant; read "
+                "them with ",
+                Argument("dtype", torch.float64, option="--dtype float64"),
+                ", or subtract a constant first.",
+            ]
         )
 
 
@@ -360,7 +377,12 @@ def _channel_columns(columns: dict[str, nw.Series[Any]], static: Collection[str]
         )
     if others:
         warn_user(
-            f"columns left out, because they are not {expected}: {others}. Convert them, name text in static= if it "
-            "has one value per series, or choose with channels=.",
+            [
+                f"columns left out, because they are not {expected}: {others}. Convert them, name text in ",
+                Argument("static"),
+                " if it has one value per series, or choose with ",
+                Argument("channels"),
+                ".",
+            ]
         )
     return tuple(chosen)

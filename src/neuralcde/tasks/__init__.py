@@ -12,6 +12,7 @@ from .inferred import regression_task as regression_task
 from .metrics import METRICS as METRICS
 from .metrics import MetricText as MetricText
 from .metrics import metric_title as metric_title
+from .metrics import metric_title_of as metric_title_of
 from .multiclass import MulticlassTask as MulticlassTask
 from .multilabel import MultilabelTask as MultilabelTask
 from .regression import RegressionTask as RegressionTask

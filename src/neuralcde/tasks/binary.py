@@ -24,6 +24,9 @@ from .evaluation import Curve, Evaluation, Forecast
 from .metrics import weighted_log_loss, weighted_mean, weighted_ranking
 from .operating_points import operating_points
 
+# Names of a class that say that something is not so: the other class is the event, however common it is.
+NO = frozenset(("no", "n", "false", "f", "none", "never", "not", "negative", "neg", "absent", "healthy", "0"))
+
 
 @dataclass
 class BinaryTask(ExclusiveClasses, name="binary"):
@@ -35,23 +38,34 @@ class BinaryTask(ExclusiveClasses, name="binary"):
         The negative class (target 0) and the positive class (target 1).
     positive_weight
         Weight of a positive relative to a negative in the loss.
+    event
+        The class that average precision, figures, alarms and explanations are about, 0 or 1. The output is the logit of
+        class 1 all the same.
     """
 
     metric: ClassVar[str] = "auroc"
     score_unit: ClassVar[str] = "log odds"
     classes: tuple[Any, ...]
     positive_weight: float = 1.0
+    event: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if len(self.classes) != 2:
             raise ValueError(f"classes must be two, got {reprlib.repr(self.classes)}.")
         check_weights("positive_weight", (self.positive_weight,), 1)
+        if self.event not in (0, 1) or isinstance(self.event, bool):
+            raise ValueError(f"event must be 0 or 1, got {reprlib.repr(self.event)}.")
 
     @classmethod
     def from_targets(cls, y: NDArray[Any], *, class_weight: Any = None, **options: Any) -> Self:
-        """The two classes in y, and their weights."""
-        classes = np.unique(y)
+        """The two classes in y, and their weights.
+
+        The event is class 1. Of names, which are in alphabetical order, it is the rarer one, unless the other says no.
+        """
+        classes, counts = np.unique(y, return_counts=True)
+        if isinstance(classes.tolist()[0], str) and classes[0].strip().lower() not in NO:
+            options = {"event": int(counts[1] <= counts[0])} | options
         if class_weight is not None:
             weights = compute_class_weight(class_weight, classes=classes, y=y)
             options["positive_weight"] = float(weights[-1] / weights[0])
@@ -98,15 +112,16 @@ class BinaryTask(ExclusiveClasses, name="binary"):
         return found
 
     def metrics(self, outputs: Float[Tensor, "*cases 1"], targets: Float[Tensor, "*cases"]) -> dict[str, float]:
-        """Area under the ROC curve, average precision, accuracy, log-loss."""
+        """Area under the ROC curve, average precision of the event, accuracy, log-loss."""
         known = ~targets.isnan()
         if not known.any():
             return dict.fromkeys(("auroc", "average_precision", "accuracy", "log_loss"), float("nan"))
-        truth, p = targets[known].cpu().numpy().astype(int), self.probabilities(outputs[known])[:, 1]
-        both = len(set(truth.tolist())) == 2
+        truth, chances = targets[known].cpu().numpy().astype(int), self.probabilities(outputs[known])
+        p, both = chances[:, 1], len(set(truth.tolist())) == 2
+        precision = average_precision_score(truth == self.event, chances[:, self.event]) if both else float("nan")
         return {
             "auroc": float(roc_auc_score(truth, p)) if both else float("nan"),
-            "average_precision": float(average_precision_score(truth, p)) if both else float("nan"),
+            "average_precision": float(precision),
             "accuracy": float(accuracy_score(truth, p > 0.5)),
             "log_loss": float(log_loss(truth, p, labels=[0, 1])),
         }
@@ -127,6 +142,8 @@ class BinaryTask(ExclusiveClasses, name="binary"):
         known, place = ~np.isnan(truth), np.nan_to_num(truth).astype(int)
         logits = outputs[:, 0].detach().double().cpu().numpy()
         auroc, average_precision = weighted_ranking(weights, p[:, 1], truth)
+        if self.event == 0:
+            average_precision = weighted_ranking(weights, p[:, 0], 1 - truth)[1]
         return {
             "auroc": auroc,
             "average_precision": average_precision,
@@ -141,42 +158,48 @@ class BinaryTask(ExclusiveClasses, name="binary"):
         names = super().target_names(label)
         return names if isinstance(self.classes[0], str) else [f"{label} {name}" for name in names]
 
+    def scores(self, outputs: Float[Tensor, "*cases 1"]) -> Float[Tensor, "*cases 1"]:
+        """The log odds of the event."""
+        return outputs.detach().double() * (1 if self.event else -1)
+
+    def outputs_of_scores(self, log_odds: Float[Tensor, "*cases 1"]) -> Float[Tensor, "*cases 1"]:
+        """The log odds of class 1."""
+        return log_odds * (1 if self.event else -1)
+
     def indicators(self, targets: Float[Tensor, " cases"]) -> Float[Tensor, "cases 1"]:
-        """1 for the positive class."""
-        return targets[:, None]
+        """1 for the event."""
+        return (targets if self.event else 1 - targets)[:, None]
 
     def score_names(self, label: str) -> list[str]:
-        """The positive class, whose log odds the output is."""
-        return self.target_names(label)[1:]
+        """The event."""
+        return [self.target_names(label)[self.event]]
+
+    def subject(self, names: list[str]) -> str:
+        """The event."""
+        return names[self.event]
 
     def contrasted(self, targets: Float[Tensor, " cases"]) -> list[NDArray[np.bool_]]:
-        """Positives and negatives."""
-        return [targets.numpy() == k for k in (1, 0)]
+        """Events and the others."""
+        return [targets.numpy() == k for k in (self.event, 1 - self.event)]
 
     def figures(self, test: Evaluation) -> list[Drawing]:
         """ROC curve, precision-recall curve, calibration, decision curve."""
         beside = None if test.beside is None else self.probabilities(test.beside)
-        return binary_figures(self.probabilities(test.outputs), test, beside, alarm=self.alarm_class(test))
+        return binary_figures(self.probabilities(test.outputs), test, beside, event=self.event)
 
     def sliding_tables(self, test: Evaluation) -> list[SlidingTable]:
         """What alarms at a threshold on the probability mean."""
         truth, p = where_known(self.probabilities(test.outputs), test)
         if len(set(truth.tolist())) < 2:
             return []
-        alarm = self.alarm_class(test)
-        names = short(test.names[1 - alarm], 30), short(test.names[alarm], 30)
+        names = short(test.names[1 - self.event], 30), short(test.names[self.event], 30)
         independent = test.cases == "series"
-        return [operating_points(p[:, alarm], truth == alarm, names, test.cases, independent=independent)]
-
-    def alarm_class(self, test: Evaluation) -> int:
-        """The class that alarms are for: the positive one, or the rarer one where text put the classes in order."""
-        if not isinstance(self.classes[0], str):
-            return 1
-        return int(bool(test.targets.nanmean() <= 0.5))
+        return [operating_points(p[:, self.event], truth == self.event, names, test.cases, independent=independent)]
 
     def forecast(self, outputs: Float[Tensor, "times 1"], truth: Float[Tensor, " cases"], names: list[str]) -> Forecast:
-        """The probability of the positive class."""
+        """The probability of the event."""
         per_row = len(truth) > 1
-        curve = Curve(short(names[1], 24), self.probabilities(outputs)[:, 1], truth.numpy() if per_row else None)
+        true = self.indicators(truth)[:, 0].numpy() if per_row else None
+        curve = Curve(short(names[self.event], 24), self.probabilities(outputs)[:, self.event], true)
         title = f"predicted chance of {curve.name}{'; dashed: true' if per_row else ''}"
         return Forecast(title, [curve], probability=True)

@@ -17,33 +17,34 @@ CURVE = 400  # maximum number of points of a curve
 CLASSES = 24  # maximum number of classes of a confusion matrix; rarer classes are pooled
 
 
-def binary_figures(p: Array, test: Evaluation, beside: Array | None = None, *, alarm: int = 1) -> list[Drawing]:
+def binary_figures(p: Array, test: Evaluation, beside: Array | None = None, *, event: int = 1) -> list[Drawing]:
     """ROC curve, precision-recall curve, calibration and decision curve; none if all targets have the same class.
 
-    `beside` holds the probabilities of gradient boosting, for comparison; `alarm` is the class that alarms are for.
+    `beside` holds the probabilities of gradient boosting, for comparison; `event` is the class that they are about.
     """
     others = None if beside is None else where_known(beside, test)[1]
     truth, p = where_known(p, test)
-    yes, share = truth == 1, float((truth == 1).mean())
+    yes, share = truth == event, float((truth == event).mean())
     if not 0 < share < 1:
         return []
-    no_name, yes_name = (short(name, 20) for name in test.names)
-    area = float(roc_auc_score(yes, p[:, 1]))
+    p = p[:, event]
+    no_name, yes_name = (short(test.names[k], 20) for k in (1 - event, event))
+    area = float(roc_auc_score(yes, p))
 
     def roc(axes: Any) -> None:
-        false, true, _ = roc_curve(yes, p[:, 1])
+        false, true, _ = roc_curve(yes, p)
         axes.plot([0, 1], [0, 1], **DASHED)
         axes.plot(*thin(false, true), color=LINE)
-        positive = p[:, 1] > 0.5
+        positive = p > 0.5
         axes.plot(positive[~yes].mean(), positive[yes].mean(), "o", color=DOTS, markersize=6)
         axes.set(xlabel=f"false positive rate ({no_name})", ylabel=f"true positive rate ({yes_name})")
         _unit_square(axes)
 
     def precision_recall(axes: Any) -> None:
-        precisions, recalls, _ = precision_recall_curve(yes, p[:, 1])
+        precisions, recalls, _ = precision_recall_curve(yes, p)
         axes.axhline(share, **DASHED)
         axes.plot(*thin(recalls[recalls > 0], precisions[recalls > 0]), color=LINE, drawstyle="steps-post")
-        positive = p[:, 1] > 0.5
+        positive = p > 0.5
         if positive.any():
             axes.plot(positive[yes].mean(), yes[positive].mean(), "o", color=DOTS, markersize=6)
         axes.set(xlabel=f"recall ({yes_name})", ylabel="precision")
@@ -58,25 +59,26 @@ def binary_figures(p: Array, test: Evaluation, beside: Array | None = None, *, a
             roc,
         ),
         draw(
-            "Precision and recall",
+            f"Precision and recall of {yes_name}",
             "The nearer to the top right corner the better. It is more informative than the ROC curve if one class is "
             f"rare. Dashed line: chance level ({percent(share)} of the test {test.cases} are {yes_name}). Dot: "
             "threshold 0.5 on the probability.",
             precision_recall,
         ),
         calibration_figure(
+            f"Calibration of the probability of {yes_name}",
             f"Of the {test.cases} with a predicted probability of about 30 %, are 30 % {yes_name}? Dots on the "
             "diagonal mean yes. Dots below it mean that the probabilities are too high. Bars: 95 % intervals.",
-            p[:, 1],
+            p,
             yes,
             xlabel=f"predicted probability of {yes_name}",
             ylabel=f"fraction that is {yes_name}",
         ),
         decision_curve(
-            p[:, alarm],
-            truth == alarm,
-            short(test.names[alarm], 20),
-            None if others is None else others[:, alarm],
+            p,
+            yes,
+            yes_name,
+            None if others is None else others[:, event],
         ),
     ]
 
@@ -124,6 +126,7 @@ def multiclass_figures(p: Array, test: Evaluation) -> list[Drawing]:
             wide=size > 8,
         ),
         calibration_figure(
+            "Calibration",
             "Of the predictions with a probability of about 80 %, are 80 % correct? Dots on the diagonal mean yes. "
             "Dots below it mean that the model is overconfident. Bars: 95 % intervals.",
             p.max(1),
@@ -174,7 +177,7 @@ def multilabel_figures(test: Evaluation, most: int = 30) -> list[Drawing]:
     return [draw("AUROC per label", see, bars, size=(3.9, 1.2 + 0.25 * len(areas)))]
 
 
-def calibration_figure(see: str, p: Array, yes: Array, *, xlabel: str, ylabel: str) -> Drawing:
+def calibration_figure(title: str, see: str, p: Array, yes: Array, *, xlabel: str, ylabel: str) -> Drawing:
     """Reliability diagram: fraction of positives in bins of predicted probability, with Wilson intervals."""
     edges = np.unique(np.quantile(p, np.linspace(0, 1, min(10, max(2, len(p) // 15)) + 1)))
     group = np.clip(np.searchsorted(edges, p, side="right") - 1, 0, max(len(edges) - 2, 0))
@@ -190,7 +193,7 @@ def calibration_figure(see: str, p: Array, yes: Array, *, xlabel: str, ylabel: s
         axes.set(xlabel=xlabel, ylabel=ylabel)
         _unit_square(axes)
 
-    return draw("Calibration", see, paint)
+    return draw(title, see, paint)
 
 
 def where_known(p: Array, test: Evaluation) -> tuple[NDArray[np.int64], Array]:

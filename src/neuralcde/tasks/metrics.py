@@ -47,6 +47,14 @@ def metric_title(name: str) -> str:
     return METRICS[name].title if name in METRICS else name.replace("_", " ")
 
 
+OF_ONE_CLASS = ("average_precision",)  # metrics that differ between the two classes of a binary task
+
+
+def metric_title_of(name: str, subject: str) -> str:
+    """The title of a metric, with the class that it is about if it is about one."""
+    return f"{metric_title(name)} of {subject}" if subject and name in OF_ONE_CLASS else metric_title(name)
+
+
 def weighted_mean(weights: Array, values: Array, known: Array) -> Array:
     """Mean over the known cases, one per resample."""
     mean: Array = (weights @ np.where(known, values, 0.0)) / (weights @ known.astype(float))

@@ -206,6 +206,13 @@ class Task(Part):
         """Names of the classes, labels or targets, given the name of the column y."""
         return [label] if self.outputs == 1 else [f"{label} {k + 1}" for k in range(self.outputs)]
 
+    def subject(self, names: list[str]) -> str:
+        """The one class that metrics of single classes, figures and explanations are about; empty if there is none.
+
+        `names` are those of `target_names`.
+        """
+        return ""
+
     def prediction_columns(self, outputs: Float[Tensor, "cases outputs"], label: str) -> dict[str, list[Any]]:
         """Columns of a prediction table; several targets are numbered."""
         decoded = self.decode(outputs)

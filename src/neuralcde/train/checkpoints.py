@@ -56,7 +56,9 @@ def _first_line(content: bytes) -> bytes:
 
 def cannot_resume(*trouble: str | Argument) -> ArgumentError:
     """The error for a checkpoint from which training cannot resume."""
-    return ArgumentError("cannot resume: ", *trouble, "; use ", Argument("resume", False), " to start anew.")
+    return ArgumentError(
+        "cannot resume: ", *trouble, "; use ", Argument("resume", False, option="--force"), " to start anew."
+    )
 
 
 def write_history(file: Path, history: list[dict[str, Any]]) -> None:
