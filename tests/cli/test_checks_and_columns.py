@@ -122,7 +122,7 @@ def test_no_channels_are_refused(table, tmp_path, given):
 
 def test_names_without_commas_are_refused_with_the_fix(table, tmp_path):
     code, _, complaint = run("fit", table, *NAMES, "--out", tmp_path / "model", "--channels", "lab_a", "lab_b")
-    assert (code, "lab_b" in complaint, "Separate names by commas: --channels" in complaint) == (1, True, True)
+    assert (code, "lab_b" in complaint, "Separate names by commas: --channels" in complaint) == (2, True, True)
     assert "commas" not in run("report", "a", "--nothing")[2]
 
 

@@ -151,7 +151,9 @@ def test_an_ensemble_without_boosting_is_the_mean_of_its_members(in_this_process
     assert (single.ensemble_, model.ensemble_) == ("", "3 models")
 
 
-def test_boosting_equals_that_of_scikit_learn_on_the_documented_features(in_this_process):
+def test_boosting_equals_that_of_scikit_learn_on_the_documented_features(in_this_process, monkeypatch):
+    """With settings that draw nothing at random; those for few cases draw features."""
+    monkeypatch.setattr(boosting, "FOR_FEW_CASES", {"max_leaf_nodes": 4})
     y, weight = TARGETS["binary"], 1.0 + PLACE % 2
     model = new(boosting=True, class_weight={"high": 1.0, "low": 3.0}).fit(SERIES, y, sample_weight=weight)
     features = boosting_features(model.preparation_, SERIES).double().numpy()
@@ -161,8 +163,8 @@ def test_boosting_equals_that_of_scikit_learn_on_the_documented_features(in_this
     trees = HistGradientBoostingClassifier(
         learning_rate=0.03,
         max_iter=150,
-        max_leaf_nodes=15,
-        min_samples_leaf=5,
+        max_leaf_nodes=4,
+        min_samples_leaf=10,
         early_stopping=False,
         l2_regularization=1.0,
     )

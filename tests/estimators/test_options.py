@@ -69,7 +69,7 @@ def test_the_docstring_has_every_option_and_no_other(cls, words):
     for name, option in DECLARED[cls].items():
         first, *described = entries[name].splitlines()
         assert first == f"{words(cls, name)}, default {option.default!r}"
-        assert " ".join(line.strip() for line in described) == option.help
+        assert " ".join(line.strip() for line in described) == f"{option.help} {option.in_python}".strip()
 
 
 def test_training_options_keep_their_range_and_help():

@@ -21,6 +21,7 @@ from report_runs import NASTY, fitted, series_of, targets_of
 
 import neuralcde as nc
 from neuralcde import NeuralCDEClassifier
+from neuralcde.figures import score
 from neuralcde.report import record_run, write_report
 from neuralcde.report.examples import example_figures
 from neuralcde.report.run import read_run
@@ -160,7 +161,7 @@ def test_the_headline_is_the_test_metric(pages):
     for kind, name in (("binary", "AUROC"), ("multiclass", "Accuracy"), ("regression", "R²")):
         found = read_run(pages[kind].parent)
         value = found.estimator.task_.metrics(found.outputs, found.targets)[found.estimator.task_.metric]
-        assert f"<b>{value:.3f}</b> <span>{name} on " in pages[kind].read_text()
+        assert f"<b>{score(value)}</b> <span>{name} on " in pages[kind].read_text()
     metrics = json.loads((pages["binary"].parent / "metrics.json").read_text())
     assert f"{metrics['test']['auroc']:.3f}" in pages["binary"].read_text()
     assert f"{metrics['cost']['parameters']:,}" in pages["binary"].read_text()

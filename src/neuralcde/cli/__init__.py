@@ -49,7 +49,7 @@ def _run(arguments: list[str] | None) -> None:
     except CycloptsError as reason:  # it is printed already
         if isinstance(reason, UnusedCliTokensError) and not LISTS.isdisjoint(arguments):
             print("Separate names by commas: --channels pulse,lactate.", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(2)
 
 
 def _import_modules(arguments: list[str]) -> list[str]:
