@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,34 @@ def summaries(series: nc.IrregularSeries, *, intensity: bool = True) -> NDArray[
     values = [np.where(seen > 0, part, np.nan) for part in parts[: len(VALUES)]]
     clock = series.times[ends, None].numpy()
     return np.concatenate([*values, *parts[len(VALUES) :], clock, series.static.numpy()], axis=1).astype(np.float32)
+
+
+def shapes(series: nc.IrregularSeries) -> NDArray[np.float32]:
+    """Features of how each channel moves, which the `summaries` do not tell; NaN where they are unknown.
+
+    These are its first value, its slope over time, the times of its maximum and of its minimum, and its means in the
+    three thirds of the time. Time runs from 0 to 1 in each series.
+    """
+    rows = []
+    values, times = series.values.double().numpy(), series.times.numpy()
+    for start, stop in itertools.pairwise(series.offsets.tolist()):
+        x, t = values[start:stop], times[start:stop] - times[start]
+        t = (t / (t[-1] or 1.0))[:, None]
+        seen = ~np.isnan(x)
+        count, every = seen.sum(0), np.arange(x.shape[1])
+        found = [x[seen.argmax(0), every], t[np.where(seen, x, -np.inf).argmax(0), 0]]
+        found += [t[np.where(seen, x, np.inf).argmin(0), 0]]
+        centred = np.where(seen, t - np.where(seen, t, 0).sum(0) / count.clip(1), 0)
+        spread = (centred**2).sum(0)
+        found += [
+            np.where(spread > 0, (centred * np.where(seen, x, 0)).sum(0) / np.where(spread > 0, spread, 1), np.nan)
+        ]
+        for third in range(3):
+            inside = seen & (np.minimum(t * 3, 2).astype(int) == third)
+            sums = np.where(inside, x, 0).sum(0)
+            found += [np.where(inside.any(0), sums / inside.sum(0).clip(1), np.nan)]
+        rows.append(np.concatenate([np.where(count > 0, part, np.nan) for part in found]))
+    return np.asarray(rows, dtype=np.float32)
 
 
 class BoostedSummaries(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -64,7 +93,7 @@ class BoostedSummaries(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Without `validation`, a tenth of the training series validates if there are enough of them; groups are ignored.
         """
-        table = summaries(X, intensity=self.intensity)
+        table = self._summaries(X)
         static = X.static.shape[1]
         measured = table[:, : table.shape[1] - static]
         observed = ~np.isnan(measured)
@@ -89,8 +118,19 @@ class BoostedSummaries(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The most probable class of each series."""
         return np.asarray(self.classes_[self.predict_proba(X).argmax(1)])
 
+    def _summaries(self, X: nc.IrregularSeries) -> NDArray[np.float32]:
+        """Features of the series; static features are the last columns."""
+        return summaries(X, intensity=self.intensity)
+
     def _table(self, X: nc.IrregularSeries) -> NDArray[np.float32]:
-        return self._filled(summaries(X, intensity=self.intensity))
+        return self._filled(self._summaries(X))
 
     def _filled(self, table: NDArray[np.float32]) -> NDArray[np.float32]:
         return table if self.intensity else np.where(np.isnan(table), self.means_, table).astype(np.float32)
+
+
+class BoostedShapes(BoostedSummaries):
+    """The same on `shapes` and `summaries`."""
+
+    def _summaries(self, X: nc.IrregularSeries) -> NDArray[np.float32]:
+        return np.concatenate([shapes(X), super()._summaries(X)], axis=1)

@@ -27,7 +27,7 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 import neuralcde as nc
 from neuralcde.estimators.path_estimator import MISSING_TO_ENCODE
 
-from .boosting import BoostedSummaries
+from .boosting import BoostedShapes, BoostedSummaries
 from .defaults_data import DATA, Data
 from .documents import between_marks
 from .experiment import HERE
@@ -44,6 +44,7 @@ CHANGES: dict[str, Change] = {
     "nothing": {},
     "old default": OLD_DEFAULT,
     "boosting on summaries": BoostedSummaries,
+    "boosting on shapes, too": BoostedShapes,
     "encoder on": {"encoder": "mlp"},
     "encoder off": {"encoder": None},
     "fewer features": {"encoder": nc.RowMLP.with_options(features=("last", "elapsed", "count"))},

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from experiments.boosting import BoostedSummaries, summaries
+from experiments.boosting import BoostedSummaries, shapes, summaries
 from experiments.defaults_data import Data, stays
 from experiments.lines import read_lines
 
@@ -25,6 +25,18 @@ def test_summaries_of_a_series():
         rtol=1e-6,
     )
     np.testing.assert_allclose(summaries(series, intensity=False)[0, -2:], [5, 7])
+
+
+def test_shapes_of_a_series():
+    values = [[1.0, NAN], [NAN, NAN], [4.0, NAN], [0.0, 2.0]]
+    series = nc.IrregularSeries.from_list([([1.0, 2.0, 4.0, 5.0], values)])
+    found = shapes(series)[0]
+    slope = np.polyfit([0, 0.75, 1], [1, 4, 0], 1)[0]
+    first, maximum, minimum, slopes, *thirds = np.split(found, 7)
+    np.testing.assert_allclose(first, [1, 2])
+    np.testing.assert_allclose([maximum, minimum], [[0.75, 1], [1, 1]])
+    np.testing.assert_allclose(slopes, [slope, NAN], rtol=1e-6)
+    np.testing.assert_allclose(thirds, [[1, NAN], [NAN, NAN], [2, 2]])
 
 
 def test_without_intensity_a_channel_that_was_never_measured_has_the_mean():
