@@ -13,6 +13,7 @@ from torch import Tensor
 from ..paths import ControlPath
 from ..series import ragged
 from .events import piece_start_rows
+from .one_thread import one_thread
 from .solvers.tableau import Tableau, runge_kutta
 from .step import Place, time_bounds
 from .steps import Adaptive, Grid
@@ -72,6 +73,13 @@ def adaptive_grid(
     Each iteration tries one step of every unfinished series. The field is evaluated for all of them as one batch; each
     step is accepted or rejected by the error of its own series.
     """
+    with one_thread(z0, path.channels, [term.field] if jump is None else [term.field, jump.cell]):
+        return _adaptive_grid(path, term, jump, z0, tableau, steps)
+
+
+def _adaptive_grid(
+    path: ControlPath, term: Term, jump: Jump | None, z0: Tensor, tableau: Tableau, steps: Adaptive
+) -> Found:
     device, dtype, count = path.device, z0.dtype, len(path)
     firsts, ends = path.piece_offsets[:-1], path.piece_offsets[1:]
     durations, rows, knots = path.durations, piece_start_rows(path), path.knots

@@ -116,7 +116,8 @@ class _Adjoint(torch.autograd.Function):
         named = dict(zip(ctx.names, parameters, strict=True))
         wanted = coefficients if ctx.needs_input_grad[2] else None
         sums = Sums(ctx.together, named, wanted, inputs, len(ctx.problem.events.time) if timed else 0)
-        to_z0 = _sweep(ctx.problem, ctx.stored, ctx.tolerance, ctx.keys, states, to_states, sums)
+        with ctx.problem.one_thread():
+            to_z0 = _sweep(ctx.problem, ctx.stored, ctx.tolerance, ctx.keys, states, to_states, sums)
         to_times = [part if ctx.moved is None else part[ctx.moved] for part in sums.times] if timed else [None] * 3
         return None, to_z0, sums.coefficients, sums.inputs, *to_times, *sums.parameters
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from ..series import ragged
 from .events import Events, Saved
 from .gradients import Backprop, Checkpoint
+from .one_thread import one_thread
 from .parameter_snapshot import ParameterSnapshot
 from .solvers import Solver
 from .step import Place, time_bounds
@@ -50,6 +52,10 @@ class Problem:
     def modules(self) -> list[nn.Module]:
         """The field and the cell, as far as there are any."""
         return ([] if self.term is None else [self.term.field]) + ([] if self.jump is None else [self.jump.cell])
+
+    def one_thread(self) -> AbstractContextManager[None]:
+        """One torch thread, if evaluations of the field and the cell are little work."""
+        return one_thread(self.z0, self.coefficients.shape[2], self.modules)
 
     def place(self, at: Int[Tensor, "batch"], series: Int[Tensor, "batch"]) -> Place:
         """The steps of the events `at`."""
@@ -100,6 +106,10 @@ def solve_plainly(
 
     def advance(z: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
         """Run events first to last - 1 of all series that have them; return the final state, then the saved states."""
+        with problem.one_thread():  # here, because the backward pass recomputes segments
+            return run(z, first, last)
+
+    def run(z: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
         found = []
         for e in range(first, last):
             z = z[: alive[e + 1]]
