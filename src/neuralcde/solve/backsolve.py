@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from .loop import Problem
 from .parameter_snapshot import ModuleBundle
 from .reverse_steps import Sums, check_known, reverse_step, undo_step
 from .solution import SolveError
+from .step import Place
 from .steps import Adaptive
 
 WRAPPERS = ((FunctionField, "function"), (ODEAsCDE, "h"))  # fields around a user's callable, and its attribute
@@ -43,6 +45,7 @@ def solve_with_adjoint(
         )
     together = ModuleBundle(problem.modules)
     trained = {name: parameter for name, parameter in together.named_parameters() if parameter.requires_grad}
+    _check_tensors(problem, together, trained)
     inputs = problem.z0.new_zeros(0, 0) if problem.jump is None else problem.jump.inputs
     events = problem.events
     times = (problem.z0.new_zeros(0),) * 3
@@ -105,7 +108,7 @@ class _Adjoint(torch.autograd.Function):
         ctx.stored = stored
         ctx.save_for_backward(states, z0, coefficients, inputs, since, length, duration, *parameters)
         ctx.mark_non_differentiable(failed)
-        return states[ctx.asked], failed
+        return states[ctx.asked], failed if moved is None else _original_events(failed, problem.events, events, moved)
 
     @staticmethod
     @once_differentiable
@@ -120,6 +123,34 @@ class _Adjoint(torch.autograd.Function):
             to_z0 = _sweep(ctx.problem, ctx.stored, ctx.tolerance, ctx.keys, states, to_states, sums)
         to_times = [part if ctx.moved is None else part[ctx.moved] for part in sums.times] if timed else [None] * 3
         return None, to_z0, sums.coefficients, sums.inputs, *to_times, *sums.parameters
+
+
+def _original_events(
+    failed: Int[Tensor, "series"], original: Events, split: Events, moved: Int[Tensor, "events"]
+) -> Int[Tensor, "series"]:
+    """The failed events as numbers of the original events; one that was inserted belongs to the event after it."""
+    at = torch.searchsorted(moved, split.offsets[:-1] + failed.clamp(min=0)) - original.offsets[:-1]
+    return torch.where(failed >= 0, at, failed)
+
+
+def _check_tensors(problem: Problem, together: ModuleBundle, trained: dict[str, Tensor]) -> None:
+    """Raise `ValueError` if the field or the cell uses a tensor whose gradient the adjoint would drop.
+
+    One step and one jump of a single series show it. The backward pass checks too, but there is none if nothing else
+    requires gradients.
+    """
+    sums = Sums(together, trained, None, problem.z0.new_zeros(0, 0), 0)
+    z = problem.z0.detach()
+    with torch.enable_grad(), torch.random.fork_rng(devices=[]), problem.one_thread():
+        firsts = problem.events.offsets[:-1]
+        moving = (problem.events.piece[firsts] >= 0).nonzero()[:1, 0]
+        if problem.term is not None and len(moving):
+            place = Place(*(part.detach() for part in problem.place(firsts[moving], moving)))
+            increment = functools.partial(sums.call, place.increment, problem.term)
+            check_known(problem.solver.step(increment, z[moving]), sums.leaves)
+        if problem.jump is not None and len(problem.jump.inputs):
+            inputs = problem.jump.inputs.detach()[:1]
+            check_known(sums.call(problem.jump.after, z[:1], inputs), sums.leaves)
 
 
 def _every_step(events: Events, every: int) -> Int[Tensor, "kept"]:
