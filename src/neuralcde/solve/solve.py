@@ -142,7 +142,7 @@ def solve(
     solver, steps, gradient, save, error, throw
         As in `solve_cde`.
     start
-        The time from which the t of a field counts; None for the first time of each path. `Adaptive` does not use it.
+        The time from which the t of a field counts; None for the first time of each path.
     """
     chosen, method = as_solver(solver), as_gradient(gradient)
     steps = ONE_PER_PIECE if steps is None else steps
@@ -155,7 +155,7 @@ def solve(
     walks = isinstance(steps, Adaptive) or isinstance(method, Backsolve | Reversible)
     if flow is not None and walks and isinstance(chosen, Tableau):
         every = method.every if isinstance(method, Reversible) else 0
-        walker = Walker(path, flow, jump, z0, chosen, steps, every)
+        walker = Walker(path, flow, jump, z0, chosen, steps, every, start)
         solution = None if error else walked_solution(walker, method, save)
         if solution is not None:
             _raise_if(throw, solution.statuses, solution.reached, path, steps)

@@ -57,13 +57,12 @@ def _adjoint_by_torch(walker: Walker, walk: Walk, save: Save) -> tuple[Tensor, T
     grid = fixed_grid(path, AtKnots())
     events, reached = events_of(path, grid, None if jump is None else jump.rows)
     saved = saved_events(events, reached, save, path)
-    start = path.knots[path.series.offsets[:-1]]
-    problem = Problem(walker.term, jump, walker.tableau, path.coefficients, start, walker.z0, events, saved)
+    problem = Problem(walker.term, jump, walker.tableau, path.coefficients, walker.origin, walker.z0, events, saved)
 
     def known(split: Problem) -> tuple[Tensor, Tensor]:
         states = _states_at_events(split.events, walk, walker)
         first = split.events.offsets[:-1][ragged.series_of_rows(split.saved.offsets)]
-        return states[first + split.saved.event], torch.full((len(path),), -1, dtype=torch.int64)
+        return states[first + split.saved.event], torch.full((len(path),), -1, dtype=torch.int64, device=path.device)
 
     states, _ = solve_with_adjoint(problem, known, walker.steps)
     last = states if save == "last" else states[saved.offsets[1:] - 1]
