@@ -62,7 +62,9 @@ class Scaled(nn.Module):
 
 
 @pytest.mark.parametrize("place", ["field", "cell"])
-@pytest.mark.parametrize(("gradient", "solver", "steps"), [way for way in WAYS if way[0] in ("backsolve", "reversible")])
+@pytest.mark.parametrize(
+    ("gradient", "solver", "steps"), [way for way in WAYS if way[0] in ("backsolve", "reversible")]
+)
 def test_a_tensor_that_is_no_parameter_is_refused_in_the_solve(gradient, solver, steps, place, engine):
     """Even if nothing else requires gradients: then there is no backward pass in which to refuse it."""
     path = some_path(3, count=4, rows=(3, 6))

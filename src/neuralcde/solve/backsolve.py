@@ -45,7 +45,6 @@ def solve_with_adjoint(
         )
     together = ModuleBundle(problem.modules)
     trained = {name: parameter for name, parameter in together.named_parameters() if parameter.requires_grad}
-    _check_tensors(problem, together, trained)
     inputs = problem.z0.new_zeros(0, 0) if problem.jump is None else problem.jump.inputs
     events = problem.events
     times = (problem.z0.new_zeros(0),) * 3
@@ -54,7 +53,10 @@ def solve_with_adjoint(
         since = events.time - problem.start[ragged.series_of_rows(events.offsets)]
         times = since, events.length[whole], events.duration[whole]
     fixed = _Fixed(problem, forward, steps if isinstance(steps, Adaptive) else None, together, list(trained), every)
-    states, failed = _Adjoint.apply(fixed, problem.z0, problem.coefficients, inputs, *times, *trained.values())  # type: ignore[no-untyped-call]
+    sources = (problem.z0, problem.coefficients, inputs, *times, *trained.values())
+    if not any(source.requires_grad for source in sources):  # else the backward pass checks
+        _check_tensors(problem, together)
+    states, failed = _Adjoint.apply(fixed, *sources)  # type: ignore[no-untyped-call]
     return states, failed
 
 
@@ -133,13 +135,12 @@ def _original_events(
     return torch.where(failed >= 0, at, failed)
 
 
-def _check_tensors(problem: Problem, together: ModuleBundle, trained: dict[str, Tensor]) -> None:
+def _check_tensors(problem: Problem, together: ModuleBundle) -> None:
     """Raise `ValueError` if the field or the cell uses a tensor whose gradient the adjoint would drop.
 
-    One step and one jump of a single series show it. The backward pass checks too, but there is none if nothing else
-    requires gradients.
+    One step and one jump of a single series show it.
     """
-    sums = Sums(together, trained, None, problem.z0.new_zeros(0, 0), 0)
+    sums = Sums(together, {}, None, problem.z0.new_zeros(0, 0), 0)
     z = problem.z0.detach()
     with torch.enable_grad(), torch.random.fork_rng(devices=[]), problem.one_thread():
         firsts = problem.events.offsets[:-1]
