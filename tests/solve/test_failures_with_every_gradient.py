@@ -37,7 +37,7 @@ def test_a_jump_that_is_not_finite(gradient, solver, steps, which, grad, engine)
         inputs = jump.inputs.detach().clone()
         inputs[row] = torch.nan
         broken = dataclasses.replace(jump, inputs=inputs)
-        options = dict(flow=ControlTerm(field), jump=broken, solver=solver, steps=steps, gradient=gradient)
+        options = {"flow": ControlTerm(field), "jump": broken, "solver": solver, "steps": steps, "gradient": gradient}
         with torch.set_grad_enabled(grad):
             solution = solve(path, z0, **options, throw=False)
             expected = path.interval[:, 1].clone()

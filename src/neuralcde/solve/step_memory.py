@@ -57,8 +57,8 @@ def check_step_memory(
         )
     raise ValueError(
         f"steps={steps!r} asks for {total:.2g} steps, {longest:.2g} of them in series "
-        f"{ragged.series_name(path.series.ids, worst)}, whose longest gap is {gap:.3g} units of time. {excess} Check the times "
-        "of that series, cut it at the gap, take longer steps, or use steps=AtKnots()."
+        f"{ragged.series_name(path.series.ids, worst)}, whose longest gap is {gap:.3g} units of time. {excess} Check "
+        "the times of that series, cut it at the gap, take longer steps, or use steps=AtKnots()."
     )
 
 
