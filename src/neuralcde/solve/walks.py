@@ -88,6 +88,8 @@ class Walker:
         The problem.
     every
         Distance in steps between two states that are stored for a reversible method; 0: none.
+    refine
+        Factor of the number of fixed steps.
     start
         The time from which the t of a field counts; None for the first time of each path.
     """
@@ -100,6 +102,7 @@ class Walker:
     steps: Steps
     every: int = 0
     start: Tensor | None = None
+    refine: int = 1
 
     @property
     def programs(self) -> Programs | str:
@@ -163,7 +166,7 @@ class Walker:
                 "smooth": self.steps.smoothing,
             }
         else:
-            counts = steps_per_piece(self.path, self.steps)
+            counts = self.refine * steps_per_piece(self.path, self.steps)
             stored = self.z0.shape[1] * self.z0.element_size() / self.every if self.every else 0.0
             check_step_memory(self.path, counts, stored, self.steps, listed=False)
             rule = {"substeps": counts.long(), "every": self.every}
