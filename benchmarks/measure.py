@@ -55,17 +55,25 @@ def show(title: str, rows: list[dict[str, object]]) -> None:
 
 
 def save(name: str, results: dict[str, object]) -> None:
-    """Write tables to benchmarks/results, with machine and date; other tables in the same file are kept."""
+    """Write tables to benchmarks/results, with machine and date of each; other tables in the file are kept as they are.
+
+    The machine and the date of a table are under its name in `measured`.
+    """
     RESULTS.mkdir(exist_ok=True)
     file = RESULTS / f"{name}.json"
-    before = json.loads(file.read_text())["results"] if file.exists() else {}
-    results = {**before, **results}
-    record = {
+    before = json.loads(file.read_text()) if file.exists() else {"results": {}, "measured": {}}
+    now = {
         "date": datetime.date.today().isoformat(),
         "machine": f"{processor()}, {torch.get_num_threads()} threads",
         "neuralcde": neuralcde.__version__,
         "torch": torch.__version__,
-        "results": results,
+    }
+    if "measured" not in before:  # a file of when all tables had the date of the last one
+        whole = {name: value for name, value in before.items() if name != "results"}
+        before["measured"] = dict.fromkeys(before["results"], whole)
+    record = {
+        "measured": {**before["measured"], **dict.fromkeys(results, now)},
+        "results": {**before["results"], **results},
     }
     file.write_text(json.dumps(record, indent=1) + "\n")
     print(f"\nwritten to {file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file}")

@@ -128,7 +128,7 @@ struct StepRule {
 };
 
 constexpr double safety = 0.9, shrink = 0.2, grow = 10.0;  // of a step size controller
-constexpr int factor_bits = 13;                            // of its factors
+constexpr int factor_bits = 4;                             // of its factors
 constexpr double smallest_step = 1e-12;                    // as a part of its piece
 
 // What a walk found for a series.

@@ -80,7 +80,7 @@ class Prepared {
                     for (int i = 0; i < count; ++i) out[i] = a[i] - b[i];
                     break;
                 case Code::affine:
-                    for (int i = 0; i < count; ++i) out[i] = Real(op.scale) * a[i] + Real(op.shift);
+                    for (int i = 0; i < count; ++i) out[i] = multiply_add(splat(Real(op.scale)), a[i], splat(Real(op.shift)));
                     break;
                 case Code::contract: T::contract(a, b, out, op.rows, op.columns); break;
                 case Code::outer:
@@ -118,11 +118,11 @@ class Prepared {
                     break;
                 case Code::unary:
                     for (int i = 0; i < count; ++i)
-                        put(ga[i], gout[i] * slope<Real>(op.function, a[i], out[i]), plan.first_a);
+                        put_product(ga[i], gout[i], slope<Real>(op.function, a[i], out[i]), plan.first_a);
                     break;
                 case Code::multiply:
-                    for (int i = 0; i < count; ++i) put(ga[i], gout[i] * b[i], plan.first_a);
-                    for (int i = 0; i < count; ++i) put(gb[i], gout[i] * a[i], plan.first_b);
+                    for (int i = 0; i < count; ++i) put_product(ga[i], gout[i], b[i], plan.first_a);
+                    for (int i = 0; i < count; ++i) put_product(gb[i], gout[i], a[i], plan.first_b);
                     break;
                 case Code::add:
                     for (int i = 0; i < count; ++i) put(ga[i], gout[i], plan.first_a);
@@ -133,21 +133,22 @@ class Prepared {
                     for (int i = 0; i < count; ++i) put(gb[i], -gout[i], plan.first_b);
                     break;
                 case Code::affine:
-                    for (int i = 0; i < count; ++i) put(ga[i], Real(op.scale) * gout[i], plan.first_a);
+                    for (int i = 0; i < count; ++i) put_product(ga[i], gout[i], splat(Real(op.scale)), plan.first_a);
                     break;
                 case Code::contract:
                     for (int r = 0; r < op.rows; ++r)
                         for (int c = 0; c < op.columns; ++c)
                             for (int v = 0; v < registers; ++v)
-                                put(ga[(r * op.columns + c) * registers + v],
-                                    gout[r * registers + v] * b[c * registers + v], plan.first_a);
+                                put_product(ga[(r * op.columns + c) * registers + v], gout[r * registers + v],
+                                            b[c * registers + v], plan.first_a);
                     if (!b_wanted) break;
                     if (plan.first_b) std::fill(gb, gb + op.columns * registers, V{});
                     for (int r = 0; r < op.rows; ++r)
                         for (int c = 0; c < op.columns; ++c)
                             for (int v = 0; v < registers; ++v)
-                                gb[c * registers + v] +=
-                                    gout[r * registers + v] * a[(r * op.columns + c) * registers + v];
+                                gb[c * registers + v] =
+                                    multiply_add(gout[r * registers + v], a[(r * op.columns + c) * registers + v],
+                                                 gb[c * registers + v]);
                     break;
                 case Code::outer:
                     if (plan.first_a) std::fill(ga, ga + op.rows * registers, V{});
@@ -156,8 +157,9 @@ class Prepared {
                         for (int c = 0; c < op.columns; ++c)
                             for (int v = 0; v < registers; ++v) {
                                 const V both = gout[(r * op.columns + c) * registers + v];
-                                ga[r * registers + v] += both * b[c * registers + v];
-                                if (b_wanted) gb[c * registers + v] += both * a[r * registers + v];
+                                ga[r * registers + v] = multiply_add(both, b[c * registers + v], ga[r * registers + v]);
+                                if (!b_wanted) continue;
+                                gb[c * registers + v] = multiply_add(both, a[r * registers + v], gb[c * registers + v]);
                             }
                     break;
             }
@@ -227,6 +229,7 @@ class Prepared {
     };
 
     static void put(V& to, V value, bool first) { to = first ? value : to + value; }
+    static void put_product(V& to, V a, V b, bool first) { to = first ? a * b : multiply_add(a, b, to); }
     bool is_input(int feature) const { return feature >= hidden && feature < hidden + program.input; }
 
     // Going backwards, the first gradient that reaches a feature overwrites it, and later ones are added: so most

@@ -94,7 +94,7 @@ class SeriesWorker {
                 if (weight != 0) add(w, static_cast<Real>(weight), increments.data() + r * hidden);
             }
             if (flow.input()) {
-                const V u = splat(from + static_cast<Real>(p.tableau.c[s]) * step), du = splat(step);
+                const V u = splat(multiply_add(static_cast<Real>(p.tableau.c[s]), step, from)), du = splat(step);
                 term.drive(pieces.data(), &u, &du, drive.data());
                 for (int64_t c = 0; c < p.channels; ++c) w[hidden + c] = drive.data()[c][0];
             }
@@ -109,7 +109,7 @@ class SeriesWorker {
     }
 
     void add(Real* __restrict to, Real weight, const Real* __restrict x) const {
-        for (int h = 0; h < hidden; ++h) to[h] += weight * x[h];
+        for (int h = 0; h < hidden; ++h) to[h] = multiply_add(weight, x[h], to[h]);
     }
 
     // Notes the first event after which the state is not finite.

@@ -44,7 +44,7 @@ inline void add_rows(const Real* weights, int64_t stride, Inputs<Real> inputs, R
     for (int i = 0; i < inputs.count; ++i) {
         const Real* row = weights + (all ? i : inputs.rows[i]) * stride;
         const Vector<Real> x = splat(inputs.values[i]);
-        for (int v = 0; v < vectors; ++v) sum[v] += x * load(row + v * lanes);
+        for (int v = 0; v < vectors; ++v) sum[v] = multiply_add(x, load(row + v * lanes), sum[v]);
     }
     for (int v = 0; v < vectors; ++v) store(sums + v * lanes, sum[v]);
 }
@@ -152,7 +152,7 @@ class Single {
                     for (int i = 0; i < op.rows; ++i) out[i] = a[i] - b[i];
                     break;
                 case Code::affine:
-                    for (int i = 0; i < op.rows; ++i) out[i] = Real(op.scale) * a[i] + Real(op.shift);
+                    for (int i = 0; i < op.rows; ++i) out[i] = multiply_add(Real(op.scale), a[i], Real(op.shift));
                     break;
                 case Code::contract:
                     if (k > 0 && layers[k - 1].columns) {
@@ -160,12 +160,10 @@ class Single {
                         break;
                     }
                     for (int r = 0; r < op.rows; ++r) {
-                        // In a register, as on tiles: of a loop over numbers the compiler makes products first, and
-                        // adds them afterwards, which rounds twice.
                         const Real* row = a + int64_t(r) * op.columns;
-                        Vector<Real> sum{};
-                        for (int c = 0; c < op.columns; ++c) sum += splat(row[c]) * splat(b[c]);
-                        out[r] = sum[0];
+                        Real sum = 0;
+                        for (int c = 0; c < op.columns; ++c) sum = multiply_add(row[c], b[c], sum);
+                        out[r] = sum;
                     }
                     break;
                 case Code::outer:
@@ -230,7 +228,7 @@ class Single {
     static void contract(const Layer& layer, const Real* matrix, const Real* vector, Real* out, int rows) {
         for (int r = 0; r < rows; r += lanes) {
             Vector<Real> sum{};
-            for (int c = 0; c < layer.columns; ++c) sum += load(matrix + c * layer.padded + r) * vector[c];
+            for (int c = 0; c < layer.columns; ++c) sum = multiply_add(vector[c], load(matrix + c * layer.padded + r), sum);
             if (r + lanes <= rows) {
                 store(out + r, sum);
             } else {

@@ -28,7 +28,7 @@ class Term {
                 V sum{};
                 for (int k = powers - 1; k >= low; --k) {
                     const V coefficient = pieces[(k * channels + c) * registers + v];
-                    sum = sum * u[v] + (controlled ? Real(k) * coefficient : coefficient);
+                    sum = multiply_add(sum, u[v], controlled ? Real(k) * coefficient : coefficient);
                 }
                 input[c * registers + v] = controlled ? sum * du[v] : sum;
             }
@@ -40,8 +40,10 @@ class Term {
             V power = splat(Real(1));  // u^k, or u^(k - 1) for dX
             for (int k = controlled ? 1 : 0; k < powers; ++k) {
                 const V factor = controlled ? Real(k) * power * du[v] : power;
-                for (int c = 0; c < channels; ++c)
-                    to_pieces[(k * channels + c) * registers + v] += factor * to_input[c * registers + v];
+                for (int c = 0; c < channels; ++c) {
+                    V& to = to_pieces[(k * channels + c) * registers + v];
+                    to = multiply_add(factor, to_input[c * registers + v], to);
+                }
                 power *= u[v];
             }
         }

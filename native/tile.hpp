@@ -56,7 +56,7 @@ struct Tile {
             V x[registers];
             for (int v = 0; v < registers; ++v) x[v] = in[i * registers + v];
             for (int r = 0; r < rows; ++r)
-                for (int v = 0; v < registers; ++v) sum[r][v] += packed[r] * x[v];
+                for (int v = 0; v < registers; ++v) sum[r][v] = multiply_add(packed[r], x[v], sum[r][v]);
         }
         if (function == Function::relu) {
             for (int r = 0; r < rows; ++r)
@@ -141,7 +141,7 @@ struct Tile {
         for (int i = 0; i < inputs; ++i) {
             weights += stride;
             const Real value = x[i * width];
-            for (int v = 0; v < vectors; ++v) sum[v] += load(weights + v * lanes) * value;
+            for (int v = 0; v < vectors; ++v) sum[v] = multiply_add(value, load(weights + v * lanes), sum[v]);
         }
         alignas(64) Real found[vectors * lanes];
         for (int v = 0; v < vectors; ++v)
@@ -195,7 +195,7 @@ struct Tile {
                 V xs[vectors];
                 for (int i = 0; i < vectors; ++i) xs[i] = load(x + i * lanes);
                 for (int r = 0; r < 4; ++r)
-                    for (int i = 0; i < vectors; ++i) sum[r][i] += g[r * width + l] * xs[i];
+                    for (int i = 0; i < vectors; ++i) sum[r][i] = multiply_add(g[r * width + l], xs[i], sum[r][i]);
             }
         }
         for (int r = 0; r < 4; ++r)
@@ -227,7 +227,7 @@ struct Tile {
             V sum[registers] = {};
             for (int c = 0; c < columns; ++c)
                 for (int v = 0; v < registers; ++v)
-                    sum[v] += matrix[(r * columns + c) * registers + v] * vector[c * registers + v];
+                    sum[v] = multiply_add(matrix[(r * columns + c) * registers + v], vector[c * registers + v], sum[v]);
             for (int v = 0; v < registers; ++v) out[r * registers + v] = sum[v];
         }
     }

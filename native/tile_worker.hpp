@@ -291,7 +291,7 @@ class TileWorker {
     // u at a stage, for every lane.
     void place_of(int stage, V* u) const {
         const Real node = static_cast<Real>(p.tableau.c[stage]);
-        for (int v = 0; v < registers; ++v) u[v] = from[v] + node * step[v];
+        for (int v = 0; v < registers; ++v) u[v] = multiply_add(node, step[v], from[v]);
     }
 
     // One Runge-Kutta step: z += sum of b_s k_s. With keep_stages each stage keeps its workspace, for the reverse
@@ -305,7 +305,7 @@ class TileWorker {
                 V y = z[i];
                 for (int r = 0; r < s; ++r) {
                     const double weight = a[s * stages + r];
-                    if (weight != 0) y += static_cast<Real>(weight) * increments.data()[r * count + i];
+                    if (weight != 0) y = multiply_add(static_cast<Real>(weight), increments.data()[r * count + i], y);
                 }
                 // Lanes without a step are evaluated at 0, so that they cannot overflow.
                 w[i] = moving[i % registers] ? y : V{};
@@ -320,7 +320,8 @@ class TileWorker {
         }
         for (int i = 0; i < count; ++i) {
             V sum{};
-            for (int s = 0; s < stages; ++s) sum += static_cast<Real>(b[s]) * increments.data()[s * count + i];
+            for (int s = 0; s < stages; ++s)
+                sum = multiply_add(static_cast<Real>(b[s]), increments.data()[s * count + i], sum);
             z[i] += sum;
         }
     }
@@ -354,7 +355,8 @@ class TileWorker {
                 g[i] += y;
                 for (int r = 0; r < s; ++r) {
                     const double weight = a[s * stages + r];
-                    if (weight != 0) to_k[r * count + i] += static_cast<Real>(weight) * y;
+                    if (weight == 0) continue;
+                    to_k[r * count + i] = multiply_add(static_cast<Real>(weight), y, to_k[r * count + i]);
                 }
             }
         }

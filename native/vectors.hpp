@@ -7,6 +7,8 @@
 
 #if defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(__ARM_NEON) && defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace neuralcde::LEVEL {
@@ -56,6 +58,56 @@ inline void store(Real* to, Vector<Real> x) {
     std::memcpy(to, &x, sizeof(x));
 }
 
+// a * b + c. The compiler may not fuse products and sums on its own (-ffp-contract=off), because it would do so in one
+// loop and not in another: a series alone and a series in a tile must round alike. Here they are rounded once on every
+// processor that can, and twice elsewhere (x86-64 without FMA), in registers and in single numbers alike.
+template <class Real>
+inline Real multiply_add(Real a, Real b, Real c) {
+#if defined(__FMA__) || defined(__aarch64__)
+    if constexpr (sizeof(Real) == sizeof(float)) return __builtin_fmaf(a, b, c);
+    return __builtin_fma(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
+
+inline Vector<float> multiply_add(Vector<float> a, Vector<float> b, Vector<float> c) {
+#if defined(__AVX512F__)
+    return (Vector<float>)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__AVX2__)
+    return (Vector<float>)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(__ARM_NEON) && defined(__aarch64__)
+    return (Vector<float>)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#else
+    return a * b + c;
+#endif
+}
+inline Vector<double> multiply_add(Vector<double> a, Vector<double> b, Vector<double> c) {
+#if defined(__AVX512F__)
+    return (Vector<double>)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
+#elif defined(__AVX2__)
+    return (Vector<double>)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+#elif defined(__ARM_NEON) && defined(__aarch64__)
+    return (Vector<double>)vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b);
+#else
+    return a * b + c;
+#endif
+}
+
+// With one factor (and one term) that all lanes share.
+template <class Real>
+inline Vector<Real> multiply_add(Real a, Vector<Real> b, Vector<Real> c) {
+    return multiply_add(splat(a), b, c);
+}
+template <class Real>
+inline Vector<Real> multiply_add(Vector<Real> a, Real b, Real c) {
+    return multiply_add(a, splat(b), splat(c));
+}
+template <class Real>
+inline Vector<Real> multiply_add(Vector<Real> a, Vector<Real> b, Real c) {
+    return multiply_add(a, b, splat(c));
+}
+
 // The smaller (larger) of a bound and x. A NaN in x stays, as with the processor's own instruction.
 inline Vector<float> smaller(Vector<float> bound, Vector<float> x) {
 #if defined(__AVX512F__)
@@ -82,14 +134,14 @@ inline Vector<float> tanh_of(Vector<float> x) {
     const Vector<float> limit = splat(9.01f);
     const Vector<float> y = larger(-limit, smaller(limit, x));
     const Vector<float> s = y * y;
-    Vector<float> p = s * 1.3336853399437132e-08f + 2.0596278773155063e-05f;
-    Vector<float> q = s * 7.769285161884909e-07f + 0.00032843637745827436f;
-    p = s * p + 0.0034948112443089485f;
-    q = s * q + 0.025874027982354164f;
-    p = s * p + 0.13380372524261475f;
-    q = s * q + 0.46713685989379883f;
-    p = s * p + 1.0f;
-    q = s * q + 1.0f;
+    Vector<float> p = multiply_add(s, 1.3336853399437132e-08f, 2.0596278773155063e-05f);
+    Vector<float> q = multiply_add(s, 7.769285161884909e-07f, 0.00032843637745827436f);
+    p = multiply_add(s, p, 0.0034948112443089485f);
+    q = multiply_add(s, q, 0.025874027982354164f);
+    p = multiply_add(s, p, 0.13380372524261475f);
+    q = multiply_add(s, q, 0.46713685989379883f);
+    p = multiply_add(s, p, 1.0f);
+    q = multiply_add(s, q, 1.0f);
     return y * p / q;
 }
 
@@ -107,15 +159,16 @@ inline Vector<double> tanh_of(Vector<double> x) {
 inline Vector<float> exp_of(Vector<float> x) {
     const Vector<float> y = larger(splat(-87.0f), x);
     const Vector<float> rounder = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer in the lowest bits
-    const Vector<float> shifted = y * 1.44269504f + rounder;
+    const Vector<float> shifted = multiply_add(splat(1.44269504f), y, rounder);
     const Vector<float> n = shifted - rounder;
-    const Vector<float> r = y - n * 0.693359375f + n * 2.12194440e-4f;  // ln(2) in two parts, for accuracy
-    Vector<float> p = r * (1.0f / 720) + 1.0f / 120;
-    p = r * p + 1.0f / 24;
-    p = r * p + 1.0f / 6;
-    p = r * p + 0.5f;
-    p = r * p + 1.0f;
-    p = r * p + 1.0f;
+    // ln(2) in two parts, for accuracy.
+    const Vector<float> r = multiply_add(splat(2.12194440e-4f), n, multiply_add(splat(-0.693359375f), n, y));
+    Vector<float> p = multiply_add(r, 1.0f / 720, 1.0f / 120);
+    p = multiply_add(r, p, 1.0f / 24);
+    p = multiply_add(r, p, 1.0f / 6);
+    p = multiply_add(r, p, 0.5f);
+    p = multiply_add(r, p, 1.0f);
+    p = multiply_add(r, p, 1.0f);
     Lanes<float>::Mask power;
     std::memcpy(&power, &shifted, sizeof(power));
     power = (power + 127) << 23;
@@ -130,7 +183,7 @@ inline Vector<double> exp_of(Vector<double> x) {
 
 template <class Real>
 inline Vector<Real> sigmoid_of(Vector<Real> x) {
-    return Real(0.5) + Real(0.5) * tanh_of(Real(0.5) * x);
+    return multiply_add(tanh_of(Real(0.5) * x), Real(0.5), Real(0.5));
 }
 
 // Transposes a square block of lanes in place.

@@ -259,7 +259,10 @@ class WalkBackWorker {
             for (int i = 0; i < count; ++i) g[i] = places.moving[i % registers] ? g[i] : V{};
             for (int i = 0; i < count; ++i) a[i] += g[i];
             for (const auto& weight : plan.a[s])
-                for (int i = 0; i < count; ++i) to_k[weight.stage * count + i] += weight.value * g[i];
+                for (int i = 0; i < count; ++i) {
+                    V& k = to_k[weight.stage * count + i];
+                    k = multiply_add(weight.value, g[i], k);
+                }
         }
     }
 

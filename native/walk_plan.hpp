@@ -54,7 +54,7 @@ struct WalkPlan {
         for (int i = 0; i < count; ++i) to[i] = from ? from[i] : V{};
         for (const auto& weight : by) {
             const V* k = increments + weight.stage * count;
-            for (int i = 0; i < count; ++i) to[i] += weight.value * k[i];
+            for (int i = 0; i < count; ++i) to[i] = multiply_add(weight.value, k[i], to[i]);
         }
     }
 
@@ -157,7 +157,7 @@ struct LanePlaces {
     // u at a stage, for every lane.
     void place_of(int stage, V* u) const {
         const Real node = static_cast<Real>(plan.p.tableau.c[stage]);
-        for (int v = 0; v < registers; ++v) u[v] = from[v] + node * step[v];
+        for (int v = 0; v < registers; ++v) u[v] = multiply_add(node, step[v], from[v]);
     }
 
     const WalkPlan<Real, registers>& plan;

@@ -30,7 +30,8 @@ compiler="${CXX:-c++}"
 library() { "$compiler" -print-file-name="$1"; }
 export PYTHONDONTWRITEBYTECODE=1
 run=()
-tests=(tests/native tests/paths tests/engine tests/models --deselect tests/paths/test_memory.py)
+tests=(tests/native tests/paths tests/engine tests/models tests/solve/test_reversible.py tests/solve/test_sub_intervals.py
+  --deselect tests/paths/test_memory.py)
 if [ "$sanitizers" = thread ]; then
   # Python and torch are not instrumented, so what they do with memory is not looked at: their locks would not be seen.
   # Forked children are left out: this sanitizer does not support new threads in them. Addresses are not randomised,
@@ -40,7 +41,8 @@ if [ "$sanitizers" = thread ]; then
   run=(setarch -R)
   # What shares work among threads, or is called from several at once.
   tests=(tests/native/test_process.py tests/native/test_row_feature_kernels.py tests/engine/test_engine_process.py
-    tests/engine/test_batch_mates.py tests/engine/test_walks.py tests/models/test_model_streams.py -k "not forked")
+    tests/engine/test_batch_mates.py tests/engine/test_walks.py tests/models/test_model_streams.py
+    tests/solve/test_reversible.py tests/solve/test_sub_intervals.py -k "not forked")
   symbol=__tsan_init
 else
   libraries="$(library libasan.so):$(library libubsan.so):$(library libstdc++.so)"

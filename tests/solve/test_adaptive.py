@@ -38,7 +38,9 @@ def test_steps_end_at_knots_and_values_are_those_of_their_grid():
     """The accepted steps form a fixed grid: in every piece they cover [0, 1] without gaps."""
     path = some_path(92, scheme="hermite", rows=(1, 6))
     steps = nc.Adaptive(1e-6)
-    found = adaptive_grid(path, ControlTerm(mlp(path, 3)), None, states(path, 3), solvers["tsit5"], steps)
+    found = adaptive_grid(
+        path, ControlTerm(mlp(path, 3)), None, states(path, 3), solvers["tsit5"], steps, path.interval[:, 0]
+    )
     grid = found.grid
     assert found.finished.tolist() == path.piece_offsets.diff().tolist()
     for piece in range(len(path.coefficients)):

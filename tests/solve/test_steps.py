@@ -194,6 +194,19 @@ def test_more_steps_than_fit_the_memory_are_refused_before_they_are_made(monkeyp
     nc.solve_cde(path, field, z0, steps=nc.AtKnots(500))
 
 
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize(("gradient", "solver"), [("backsolve", "rk4"), ("reversible", "ees25"), ("checkpoint", "rk4")])
+def test_more_steps_than_anyone_waits_for_are_refused(gradient, solver, grad, engine):
+    """Also where the steps take no memory: before, 1e10 of them started, and more than 1e12 were a native error."""
+    pairs = [([0.0, 1.0, 2.0], torch.zeros(3, 1)), ([0.0, 1.0, 12.0], torch.zeros(3, 1))]
+    path = nc.linear(nc.IrregularSeries.from_list(pairs, ids=["short", "stay 7"]))
+    z0, field = torch.zeros(2, 2), nc.MLPField(1, 2)
+    with torch.set_grad_enabled(grad):
+        for size, many in ((1e-9, r"1\.4e\+10"), (1e-14, r"1\.4e\+15"), (1e-30, r"1\.4e\+31")):
+            with pytest.raises(ValueError, match=rf"steps=FixedSteps\(size={size}\) asks for {many} steps.*'stay 7'"):
+                nc.solve_cde(path, field, z0, solver=solver, gradient=gradient, steps=nc.FixedSteps(size))
+
+
 def test_a_gap_of_a_hundred_million_mean_gaps_is_named():
     """In a process limited to 6 GB: the steps of GRU-ODE in the gap would need more."""
     done = fresh_python(

@@ -109,6 +109,29 @@ class WithOutsider(nc.VectorField):
         return self.inner(t, z) * self.hidden_in_a_list[0]
 
 
+@pytest.mark.parametrize("gradient", ["checkpoint", "backsolve"])
+@pytest.mark.parametrize("steps", [nc.AtKnots(), nc.Adaptive()])
+def test_time_counts_from_start(steps, gradient):
+    """With a start two units before the first time, t is larger by two at every evaluation."""
+    path = smooth_path()
+    z0, origin = states(path, 3).requires_grad_(), path.interval[:, 0]
+
+    class Timed(torch.nn.Module):
+        def __init__(self, shift):
+            super().__init__()
+            self.inner, self.shift = mlp(path, 3), shift
+
+        def forward(self, t, z):
+            return self.inner(t, z) * torch.cos(t + self.shift)[:, None, None]
+
+    found = []
+    for shift, start in ((2.0, None), (0.0, origin - 2)):
+        flow = ControlTerm(nc.fields.as_field(Timed(shift)))
+        last = solve(path, z0, flow=flow, solver="tsit5", steps=steps, gradient=gradient, start=start).last
+        found.append((last, *torch.autograd.grad(last.square().sum(), z0)))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("leaf", [True, False])
 @pytest.mark.parametrize("steps", [nc.AtKnots(), nc.Adaptive()])
 def test_backsolve_refuses_tensors_that_it_would_drop(steps, leaf):

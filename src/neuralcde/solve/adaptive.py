@@ -13,6 +13,7 @@ from torch import Tensor
 from ..paths import ControlPath
 from ..series import ragged
 from .events import piece_start_rows
+from .one_thread import one_thread
 from .solvers.tableau import Tableau, runge_kutta
 from .step import Place, time_bounds
 from .steps import Adaptive, Grid
@@ -22,7 +23,7 @@ from .terms import Jump, Term
 # shorter than SMALLEST times its piece means that no step length satisfies the tolerances.
 SAFETY, SHRINK, GROW, SMALLEST = 0.9, 0.2, 10.0, 1e-12
 SMALLEST_RATIO = 1e-4  # that a PI controller remembers
-FACTOR_BITS = 13  # of the factor from one step length to the next
+FACTOR_BITS = 4  # of the factor from one step length to the next
 
 
 class Found(NamedTuple):
@@ -66,16 +67,23 @@ def adaptive_grid(
     z0: Float[Tensor, "series hidden"],
     tableau: Tableau,
     steps: Adaptive,
+    origin: Float[Tensor, "series"],
 ) -> Found:
     """Integrate with error control and record the accepted steps; the specification of the native engine's walk.
 
     Each iteration tries one step of every unfinished series. The field is evaluated for all of them as one batch; each
-    step is accepted or rejected by the error of its own series.
+    step is accepted or rejected by the error of its own series. The t of the field counts from `origin`.
     """
+    with one_thread(z0, path.channels, [term.field] if jump is None else [term.field, jump.cell]):
+        return _adaptive_grid(path, term, jump, z0, tableau, steps, origin)
+
+
+def _adaptive_grid(
+    path: ControlPath, term: Term, jump: Jump | None, z0: Tensor, tableau: Tableau, steps: Adaptive, origin: Tensor
+) -> Found:
     device, dtype, count = path.device, z0.dtype, len(path)
     firsts, ends = path.piece_offsets[:-1], path.piece_offsets[1:]
     durations, rows, knots = path.durations, piece_start_rows(path), path.knots
-    origin = knots[path.series.offsets[:-1]]
     # The position of each series: its piece, the point u within it, and the length in u of the next step to try.
     piece, u = firsts.clone(), torch.zeros(count, dtype=torch.float64, device=device)
     size = torch.ones_like(u)
@@ -185,7 +193,8 @@ def step_factor(
     The factor is rounded to `FACTOR_BITS` bits. An error estimate is a small difference of large numbers: far below its
     tolerance it has few correct digits, and which ones depends on the engine and on the processor. Without rounding,
     the accepted times would show this noise (up to 1e-7 of their value in float64). With it they are the same
-    numbers everywhere.
+    numbers everywhere, but for the rare step whose factor lies between two rounded ones: the fewer bits, the rarer. At
+    4 bits the lengths are at most 6 % from the unrounded ones, and the number of steps changes by less than 1 %.
     """
     numbers = ratio.clamp(min=1e-10).cpu().numpy()
     power = np.power(numbers, -1 / order)

@@ -13,6 +13,7 @@ from torch import Tensor
 from ..paths import ControlPath
 from ..series import ragged
 from .events import Events, Saved
+from .grid_events import GridEvents
 from .loop import Problem
 from .run import Ran
 from .step import Place
@@ -130,4 +131,6 @@ def _events_before(
     if times.requires_grad:
         raise ValueError("a solve is not differentiable in the times at which states are asked for; pass t.detach().")
     asked = path.asked_times(times)
+    if isinstance(events, GridEvents):
+        return events.last_before(asked), asked
     return ragged.last_row_at_or_before(events.time.detach(), events.offsets, asked, strict=False), asked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -14,11 +15,12 @@ from ..engine import once_differentiable
 from ..fields import FunctionField, ODEAsCDE
 from ..series import ragged
 from .adaptive import relative, step_factor
-from .events import Events, Saved, split_jumps
+from .events import Events, Saved, SplitEvents, split_jumps
 from .loop import Problem
 from .parameter_snapshot import ModuleBundle
 from .reverse_steps import Sums, check_known, reverse_step, undo_step
 from .solution import SolveError
+from .step import Place
 from .steps import Adaptive
 
 WRAPPERS = ((FunctionField, "function"), (ODEAsCDE, "h"))  # fields around a user's callable, and its attribute
@@ -51,7 +53,10 @@ def solve_with_adjoint(
         since = events.time - problem.start[ragged.series_of_rows(events.offsets)]
         times = since, events.length[whole], events.duration[whole]
     fixed = _Fixed(problem, forward, steps if isinstance(steps, Adaptive) else None, together, list(trained), every)
-    states, failed = _Adjoint.apply(fixed, problem.z0, problem.coefficients, inputs, *times, *trained.values())  # type: ignore[no-untyped-call]
+    sources = (problem.z0, problem.coefficients, inputs, *times, *trained.values())
+    if not any(source.requires_grad for source in sources):  # else the backward pass checks
+        _check_tensors(problem, together)
+    states, failed = _Adjoint.apply(fixed, *sources)  # type: ignore[no-untyped-call]
     return states, failed
 
 
@@ -83,15 +88,16 @@ class _Adjoint(torch.autograd.Function):
         *parameters: Tensor,
     ) -> Any:
         problem = fixed.problem
-        events, moved = split_jumps(problem.events)
+        events = split_jumps(problem.events)
+        split = events if isinstance(events, SplitEvents) else None
         asked = problem.events.offsets[:-1][ragged.series_of_rows(problem.saved.offsets)] + problem.saved.event
         before_jumps = asked[:0]
-        if moved is not None:
-            asked, before_jumps = moved[asked], (events.jump_row >= 0).nonzero()[:, 0] - 1
+        if split is not None:
+            asked, before_jumps = split.moved(asked), split.inserted
         # Keep three kinds of states, each once: those to save, the last one of each series, where the sweep starts, and
         # those before jumps, because a jump cannot be inverted.
         wanted_events = [asked, events.offsets[1:] - 1, before_jumps]
-        stored = _every_step(events, fixed.every) if fixed.every else None
+        stored = _every_step(problem, events, fixed.every) if fixed.every else None
         if stored is not None:
             wanted_events.append(stored)
         keys, places = torch.unique(torch.cat(wanted_events), return_inverse=True)
@@ -100,12 +106,12 @@ class _Adjoint(torch.autograd.Function):
         whole = dataclasses.replace(problem, z0=z0.detach(), events=events, saved=wanted)
         with torch.no_grad():
             states, failed = fixed.forward(whole)
-        ctx.problem, ctx.keys, ctx.asked, ctx.moved = whole, keys, places[: len(asked)], moved
+        ctx.problem, ctx.keys, ctx.asked, ctx.split = whole, keys, places[: len(asked)], split
         ctx.tolerance, ctx.together, ctx.names = fixed.tolerance, fixed.together, fixed.names
         ctx.stored = stored
         ctx.save_for_backward(states, z0, coefficients, inputs, since, length, duration, *parameters)
         ctx.mark_non_differentiable(failed)
-        return states[ctx.asked], failed
+        return states[ctx.asked], failed if split is None else _original_events(failed, split)
 
     @staticmethod
     @once_differentiable
@@ -116,17 +122,52 @@ class _Adjoint(torch.autograd.Function):
         named = dict(zip(ctx.names, parameters, strict=True))
         wanted = coefficients if ctx.needs_input_grad[2] else None
         sums = Sums(ctx.together, named, wanted, inputs, len(ctx.problem.events.time) if timed else 0)
-        to_z0 = _sweep(ctx.problem, ctx.stored, ctx.tolerance, ctx.keys, states, to_states, sums)
-        to_times = [part if ctx.moved is None else part[ctx.moved] for part in sums.times] if timed else [None] * 3
+        with ctx.problem.one_thread():
+            to_z0 = _sweep(ctx.problem, ctx.stored, ctx.tolerance, ctx.keys, states, to_states, sums)
+        to_times: list[Tensor | None] = [None] * 3
+        if timed:
+            split = ctx.split
+            at = None if split is None else split.moved(split.original.numbers())
+            to_times = [part if at is None else part[at] for part in sums.times]
         return None, to_z0, sums.coefficients, sums.inputs, *to_times, *sums.parameters
 
 
-def _every_step(events: Events, every: int) -> Int[Tensor, "kept"]:
+def _original_events(failed: Int[Tensor, "series"], split: SplitEvents) -> Int[Tensor, "series"]:
+    """The failed events as numbers of the original events."""
+    at, _ = split.originals(split.offsets[:-1] + failed.clamp(min=0))
+    return torch.where(failed >= 0, at - split.original.offsets[:-1], failed)
+
+
+def _check_tensors(problem: Problem, together: ModuleBundle) -> None:
+    """Raise `ValueError` if the field or the cell uses a tensor whose gradient the adjoint would drop.
+
+    One step and one jump of a single series show it.
+    """
+    sums = Sums(together, {}, None, problem.z0.new_zeros(0, 0), 0)
+    z = problem.z0.detach()
+    with torch.enable_grad(), torch.random.fork_rng(devices=[]), problem.one_thread():
+        firsts = problem.events.offsets[:-1]
+        moving = (problem.events.piece[firsts] >= 0).nonzero()[:1, 0]
+        if problem.term is not None and len(moving):
+            place = Place(*(part.detach() for part in problem.place(firsts[moving], moving)))
+            increment = functools.partial(sums.call, place.increment, problem.term)
+            check_known(problem.solver.step(increment, z[moving]), sums.leaves)
+        if problem.jump is not None and len(problem.jump.inputs):
+            inputs = problem.jump.inputs.detach()[:1]
+            check_known(sums.call(problem.jump.after, z[:1], inputs), sums.leaves)
+
+
+def _every_step(problem: Problem, events: Events, every: int) -> Int[Tensor, "kept"]:
     """The events with steps number 0, `every`, 2 `every`, ... of their series."""
-    moves = events.piece[torch.arange(len(events.time), device=events.time.device)] >= 0
-    before = moves.cumsum(0) - moves.long()
-    number = before - before[events.offsets[:-1]][ragged.series_of_rows(events.offsets)]
-    return (moves & (number % every == 0)).nonzero()[:, 0]
+    original = problem.events
+    if problem.term is None:
+        return original.offsets.new_zeros(0)
+    # A step begins at every event but the last one of its series.
+    counts = (original.counts - 1 + every - 1) // every
+    kept = ragged.offsets_of(counts)
+    owner = ragged.series_of_rows(kept)
+    at = original.offsets[:-1][owner] + every * ragged.places_in_series(kept)
+    return events.moved(at) if isinstance(events, SplitEvents) else at
 
 
 def _sweep(

@@ -52,11 +52,21 @@ class Events:
         """Number of events of each series."""
         return ragged.lengths(self.offsets)
 
+    def jump_events(self) -> Int[Tensor, "jumps"]:
+        """The events with a jump."""
+        return (self.jump_row[self.numbers()] >= 0).nonzero()[:, 0]
+
     def columns(self) -> EventColumns:
         """The events in the form that the native engine reads."""
-        return EventColumns(
-            self.offsets, self.piece, self.start, self.length, self.duration.detach(), self.jump_row, time=None
+        every = (self.piece, self.start, self.length, self.duration.detach(), self.jump_row)
+        piece, start, length, duration, jump_row = (
+            column[self.numbers()] if isinstance(column, Column) else column for column in every
         )
+        return EventColumns(self.offsets, piece, start, length, duration, jump_row, time=None)
+
+    def numbers(self) -> Int[Tensor, "events"]:
+        """The numbers of all events."""
+        return torch.arange(len(self.time), device=self.offsets.device)
 
 
 class KnotEvents(Events):
@@ -80,30 +90,30 @@ class KnotEvents(Events):
         vars(self).update(offsets=offsets, time=time, jumps=jumps)
 
     @property
-    def piece(self) -> _Column:  # type: ignore[override]
+    def piece(self) -> Column:  # type: ignore[override]
         """The piece that starts at a row."""
-        return _Column(lambda at: torch.where(self._is_last(at), -1, at - self._series(at)))
+        return self._column(lambda at: torch.where(self._is_last(at), -1, at - self._series(at)))
 
     @property
-    def start(self) -> _Column:  # type: ignore[override]
+    def start(self) -> Column:  # type: ignore[override]
         """Every step starts at the start of its piece."""
         return self._constant(0.0)
 
     @property
-    def length(self) -> _Column:  # type: ignore[override]
+    def length(self) -> Column:  # type: ignore[override]
         """Every step is a whole piece."""
         return self._constant(1.0)
 
     @property
-    def duration(self) -> _Column:  # type: ignore[override]
+    def duration(self) -> Column:  # type: ignore[override]
         """The time to the next row."""
-        return _Column(lambda at: self.time[torch.where(self._is_last(at), at, at + 1)] - self.time[at])
+        return self._column(lambda at: self.time[torch.where(self._is_last(at), at, at + 1)] - self.time[at])
 
     @property
-    def jump_row(self) -> _Column:  # type: ignore[override]
+    def jump_row(self) -> Column:  # type: ignore[override]
         """The row of the event, if that has a jump."""
         jumps = self.jumps
-        return _Column(lambda at: torch.full_like(at, -1) if jumps is None else torch.where(jumps[at], at, -1))
+        return self._column(lambda at: torch.full_like(at, -1) if jumps is None else torch.where(jumps[at], at, -1))
 
     def _series(self, at: Tensor) -> Tensor:
         return torch.searchsorted(self.offsets, at, right=True) - 1
@@ -111,9 +121,15 @@ class KnotEvents(Events):
     def _is_last(self, at: Tensor) -> Tensor:
         return self.offsets[self._series(at) + 1] - 1 == at
 
-    @staticmethod
-    def _constant(value: float) -> _Column:
-        return _Column(lambda at: torch.full(at.shape, value, dtype=torch.float64, device=at.device))
+    def _constant(self, value: float) -> Column:
+        return self._column(lambda at: torch.full(at.shape, value, dtype=torch.float64, device=at.device))
+
+    def _column(self, rule: Callable[[Tensor], Tensor]) -> Column:
+        return Column(rule, self.offsets)
+
+    def jump_events(self) -> Int[Tensor, "jumps"]:
+        """The events with a jump."""
+        return self.offsets.new_zeros(0) if self.jumps is None else self.jumps.nonzero()[:, 0]
 
     def columns(self) -> EventColumns:
         """The events in the form that the native engine reads; it computes the other columns from the times."""
@@ -127,13 +143,31 @@ class KnotEvents(Events):
         return KnotEvents(self.offsets, self.time.detach(), self.jumps)
 
 
-class _Column:
-    """A column computed on demand; it supports indexing by a tensor of event numbers and nothing else."""
+class Column:
+    """A column computed on demand, from a tensor of event numbers; what it is computed from needs no gradient."""
 
-    def __init__(self, rule: Callable[[Tensor], Tensor]):
-        self.rule = rule
+    requires_grad = False
+
+    def __init__(self, rule: Callable[[Tensor], Tensor], offsets: Int[Tensor, "bounds"]):
+        self.rule, self.offsets = rule, offsets
 
     def __getitem__(self, at: Tensor) -> Tensor:
+        return self.rule(at)
+
+    def __len__(self) -> int:
+        return int(self.offsets[-1])
+
+    @property
+    def device(self) -> torch.device:
+        """Where the events are."""
+        return self.offsets.device
+
+    def detach(self) -> Column:
+        """The column itself."""
+        return self
+
+    def index_select(self, _: int, at: Tensor) -> Tensor:
+        """As of a tensor with one dimension."""
         return self.rule(at)
 
 
@@ -244,40 +278,87 @@ def piece_start_rows(path: ControlPath) -> Int[Tensor, "pieces"]:
     return offsets[:-1][of_piece] + (within + per_gap - 1) // per_gap
 
 
-def split_jumps(events: Events) -> tuple[Events, Int[Tensor, "events"] | None]:
-    """Insert an event before each jump, so that the state before the jump can be saved.
+class SplitEvents(Events):
+    """Events with one more before each jump, so that the state before the jump can be saved; detached.
 
-    Returns
-    -------
-    Events
-        The events with the inserted ones, detached.
-    Tensor or None
-        The new index of each original event; None if there are no jumps and nothing was inserted.
+    An event with a jump becomes two: an inserted one without step or jump, then itself. Columns are computed when they
+    are read.
+
+    Parameters
+    ----------
+    events
+        The original events.
     """
+
+    original: Events
+    inserted: Int[Tensor, "jumps"]
+    _jumping: Int[Tensor, "jumps"]
+
+    def __init__(self, events: Events):
+        jumping = events.jump_events()
+        vars(self).update(
+            original=events,
+            _jumping=jumping,
+            inserted=jumping + torch.arange(len(jumping), device=jumping.device),
+            offsets=events.offsets + torch.searchsorted(jumping, events.offsets),
+        )
+
+    def moved(self, at: Int[Tensor, "*batch"]) -> Int[Tensor, "*batch"]:
+        """The new index of original events."""
+        return at + torch.searchsorted(self._jumping, at, right=True)
+
+    def originals(self, at: Int[Tensor, "*batch"]) -> tuple[Int[Tensor, "*batch"], Bool[Tensor, "*batch"]]:
+        """The original event of each event (of an inserted one, that with the jump), and whether it was inserted."""
+        before = torch.searchsorted(self.inserted, at)
+        new = torch.searchsorted(self.inserted, at, right=True) > before
+        return at - before, new
+
+    def _column(self, name: str, fill: float) -> Column:
+        values = getattr(self.original, name).detach()
+
+        def column(at: Tensor) -> Tensor:
+            original, new = self.originals(at)
+            return torch.where(new, fill, values[original])
+
+        return Column(column, self.offsets)
+
+    @property
+    def piece(self) -> Column:  # type: ignore[override]
+        """The piece of the step."""
+        return self._column("piece", -1)
+
+    @property
+    def start(self) -> Column:  # type: ignore[override]
+        """The start of the step in u."""
+        return self._column("start", 0.0)
+
+    @property
+    def length(self) -> Column:  # type: ignore[override]
+        """The length of the step in u."""
+        return self._column("length", 0.0)
+
+    @property
+    def duration(self) -> Column:  # type: ignore[override]
+        """The duration of the step."""
+        return self._column("duration", 0.0)
+
+    @property
+    def time(self) -> Column:  # type: ignore[override]
+        """The time of the event."""
+        return Column(lambda at: self.original.time.detach()[self.originals(at)[0]], self.offsets)
+
+    @property
+    def jump_row(self) -> Column:  # type: ignore[override]
+        """The row of the event, if that has a jump."""
+        return self._column("jump_row", -1)
+
+    def jump_events(self) -> Int[Tensor, "jumps"]:
+        """The events with a jump."""
+        return self.inserted + 1
+
+
+def split_jumps(events: Events) -> Events:
+    """Insert an event before each jump, so that the state before the jump can be saved; the events are detached."""
     if isinstance(events, KnotEvents) and events.jumps is None:
-        return events.detached(), None
-    every = torch.arange(len(events.time), device=events.time.device)
-    columns = (events.piece, events.start, events.length, events.duration, events.time, events.jump_row)
-    events = Events(events.offsets, *(column[every].detach() for column in columns))
-    jumping = events.jump_row >= 0
-    if not bool(jumping.any()):
-        return events, None
-    # An event with a jump becomes two: an inserted one without step or jump, then itself.
-    ends = (1 + jumping.long()).cumsum(0)
-    moved = ends - 1
-    total = int(ends[-1])
-
-    def spread(values: Tensor, fill: float) -> Tensor:
-        return values.new_full((total,), fill).index_copy(0, moved, values)
-
-    bounds = torch.nn.functional.pad(ends, (1, 0))
-    split = Events(
-        bounds[events.offsets],
-        spread(events.piece, -1),
-        spread(events.start, 0.0),
-        spread(events.length, 0.0),
-        spread(events.duration, 0.0),
-        events.time[ragged.series_of_rows(bounds)],
-        spread(events.jump_row, -1),
-    )
-    return split, moved
+        return events.detached()
+    return SplitEvents(events)

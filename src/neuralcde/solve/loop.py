@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from ..series import ragged
 from .events import Events, Saved
 from .gradients import Backprop, Checkpoint
+from .one_thread import one_thread
 from .parameter_snapshot import ParameterSnapshot
 from .solvers import Solver
 from .step import Place, time_bounds
@@ -51,6 +54,10 @@ class Problem:
         """The field and the cell, as far as there are any."""
         return ([] if self.term is None else [self.term.field]) + ([] if self.jump is None else [self.jump.cell])
 
+    def one_thread(self) -> AbstractContextManager[None]:
+        """One torch thread, if evaluations of the field and the cell are little work."""
+        return one_thread(self.z0, self.coefficients.shape[2], self.modules)
+
     def place(self, at: Int[Tensor, "batch"], series: Int[Tensor, "batch"]) -> Place:
         """The steps of the events `at`."""
         events, dtype = self.events, self.z0.dtype
@@ -86,11 +93,15 @@ def solve_plainly(
     rank[order] = torch.arange(len(order), device=order.device)
     counts = events.counts[order]
     longest = int(counts[0]) if len(counts) else 0
-    # alive[e + 1] is the number of series with more than e events.
-    alive = (len(counts) - torch.bincount(counts, minlength=longest + 1).cumsum(0)).tolist()
-    alive = [len(counts), *alive]
+    ascending = counts.tolist()[::-1]
+
+    def alive(e: int) -> int:
+        """Number of series with more than e events; a list of these numbers would grow with the steps."""
+        return len(ascending) - bisect.bisect_right(ascending, e)
+
     firsts = events.offsets[:-1][order]
-    slots, slot_bounds = _slots_by_event(saved, longest)
+    slots = saved.event.argsort(stable=True)
+    saved_at = saved.event[slots].tolist()
     places = rank[ragged.series_of_rows(saved.offsets)][slots]
     failed = torch.full((len(order),), -1, dtype=torch.int64, device=order.device)
 
@@ -100,23 +111,26 @@ def solve_plainly(
 
     def advance(z: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
         """Run events first to last - 1 of all series that have them; return the final state, then the saved states."""
+        with problem.one_thread():  # here, because the backward pass recomputes segments
+            return run(z, first, last)
+
+    def run(z: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
         found = []
         for e in range(first, last):
-            z = z[: alive[e + 1]]
+            z = z[: alive(e)]
             at = firsts[: len(z)] + e
             z = _jump(problem, z, at)
             note_failures(z, e)
-            low, high = slot_bounds[e], slot_bounds[e + 1]
+            low, high = bisect.bisect_left(saved_at, e), bisect.bisect_right(saved_at, e)
             if high > low:
                 found.append(z[places[low:high]])
             if problem.term is None:
                 continue
-            going = alive[e + 2]
+            going = alive(e + 1)
             z = _flow(problem, z[:going], at[:going], order[:going])
             note_failures(z, e)
         return (z, *found)
 
-    alive.append(0)
     z, states = problem.z0[order], []
     # With checkpointing the loop runs in segments of `every` events, which the backward pass recomputes one by one. The
     # snapshot makes it recompute them with the parameters of the forward pass.
@@ -161,10 +175,3 @@ def _flow(
     if len(here) == len(z):
         return step(problem, z, at, series)
     return z.index_copy(0, here, step(problem, z[here], at[here], series[here]))
-
-
-def _slots_by_event(saved: Saved, longest: int) -> tuple[Int[Tensor, "saved"], list[int]]:
-    """Indices of the saved states in the order in which the loop reaches them, and where those of each event start."""
-    slots = saved.event.argsort(stable=True)
-    counts = torch.bincount(saved.event, minlength=longest)
-    return slots, [0, *counts.cumsum(0).tolist()]

@@ -15,17 +15,18 @@ from ..paths import ControlPath
 from ..series import ragged
 from .asked_states import Save, saved_events, slopes_at_times, states_at_times
 from .checks import check_choices, check_problem, check_solver, has_failures
-from .events import events_of, knot_events
+from .events import Events, events_of, knot_events
 from .gradients import Backsolve, Checkpoint, Gradient, Reversible, as_gradient
+from .grid_events import GridEvents
 from .loop import Problem
 from .not_compiled import not_compiled
 from .run import Run
 from .solution import Solution, SolveError, Stats, Status
 from .solvers import Solver, Tableau, as_solver
-from .step_memory import kept_bytes
-from .steps import Adaptive, AtKnots, Steps, fixed_grid
+from .step_memory import check_step_memory, kept_bytes
+from .steps import Adaptive, AtKnots, Steps, fixed_grid, steps_per_piece
 from .terms import ControlTerm, Jump, RestartingJump, Term
-from .walked_solution import walked_solution
+from .walked_solution import walked_solution, with_error_estimate
 from .walks import Walker
 
 ONE_PER_PIECE = AtKnots()
@@ -142,7 +143,7 @@ def solve(
     solver, steps, gradient, save, error, throw
         As in `solve_cde`.
     start
-        The time from which the t of a field counts; None for the first time of each path. `Adaptive` does not use it.
+        The time from which the t of a field counts; None for the first time of each path.
     """
     chosen, method = as_solver(solver), as_gradient(gradient)
     steps = ONE_PER_PIECE if steps is None else steps
@@ -151,13 +152,15 @@ def solve(
     if flow is not None:
         check_solver(chosen, steps, method)
     rows = None if jump is None else jump.rows
-    walk, known = None, None
+    walk, known, walker = None, None, None
     walks = isinstance(steps, Adaptive) or isinstance(method, Backsolve | Reversible)
     if flow is not None and walks and isinstance(chosen, Tableau):
         every = method.every if isinstance(method, Reversible) else 0
-        walker = Walker(path, flow, jump, z0, chosen, steps, every)
-        solution = None if error else walked_solution(walker, method, save)
+        walker = Walker(path, flow, jump, z0, chosen, steps, every, start)
+        solution = None if error and isinstance(steps, Adaptive) else walked_solution(walker, method, save)
         if solution is not None:
+            if error:
+                solution = with_error_estimate(solution, walker)
             _raise_if(throw, solution.statuses, solution.reached, path, steps)
             return solution
         if isinstance(steps, Adaptive):
@@ -167,20 +170,35 @@ def solve(
     hidden, carried = z0.shape[1], z0 if flow is None else chosen.carry(z0)
     if jump is not None and carried is not z0:
         jump = RestartingJump(jump.cell, jump.inputs, jump.rows, chosen.carry, hidden)
-    grid, simple = None, None
+    grid, simple, counts = None, None, None
     if walk is not None:
         grid = walk.grid
     elif flow is not None:
         assert not isinstance(steps, Adaptive)
         simple = knot_events(path, rows) if steps == ONE_PER_PIECE and not error else None
-        if simple is None:
+        reverses = isinstance(method, Backsolve | Reversible)
+        everywhere = isinstance(save, str) and save == "dense"
+        if simple is None and reverses and not everywhere and not path.knots.requires_grad:
+            # Not listed, so that memory does not grow with the steps; but the native engine reads a list.
+            every_kept = kept_bytes(carried, method.every) if isinstance(method, Reversible) else 0.0
+            per_piece = steps_per_piece(path, steps)
+            listed = walker is not None and not isinstance(walker.programs, str)
+            check_step_memory(path, per_piece, every_kept, steps, listed=listed)
+            counts = per_piece.long()
+        elif simple is None:
             every = method.every if isinstance(method, Checkpoint | Reversible) else 1
             grid = fixed_grid(path, steps, state_bytes=kept_bytes(carried, every))
 
     # The gradient treats the steps as given, so the solve itself runs on a fixed grid, however that was found.
     run = Run(method, steps)
     finished = None if walk is None else walk.finished
-    events, reached = events_of(path, grid, rows, finished) if simple is None else (simple, None)
+    events: Events
+    if simple is not None:
+        events, reached = simple, None
+    elif counts is not None:
+        events, reached = (on_demand := GridEvents(path, counts, rows)), on_demand.reached
+    else:
+        events, reached = events_of(path, grid, rows, finished)
     saved = saved_events(events, reached, save, path)
     start = path.knots.index_select(0, path.series.offsets[:-1]) if start is None else start
     problem = Problem(flow, jump, chosen, path.coefficients, start, carried, events, saved)
@@ -196,8 +214,13 @@ def solve(
         _raise_if(throw, statuses, ended, path, steps)
     estimate = None
     # Step doubling with Richardson extrapolation: halving the steps of a method of order p divides its error by 2**p.
-    if error and grid is not None:
-        finer, reach = events_of(path, grid.halved(), rows, finished)
+    if error and (grid is not None or counts is not None):
+        if counts is not None:
+            finer: Events = (halved := GridEvents(path, 2 * counts, rows))
+            reach = halved.reached
+        else:
+            assert grid is not None
+            finer, reach = events_of(path, grid.halved(), rows, finished)
         ends = saved_events(finer, reach, "last", path)
         with torch.no_grad():
             fine = run(dataclasses.replace(problem, z0=carried.detach(), events=finer, saved=ends)).states

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 from torch import Tensor
 
@@ -22,24 +24,28 @@ def walked_solution(walker: Walker, method: Gradient, save: Save) -> Solution | 
     """The solution by a walk, or None if it needs a list of the steps.
 
     That is so if a gradient of the discretisation is asked for, if states between rows are, or if the steps are fixed
-    and the plain loop runs. With the continuous adjoint, it is also so if a series stopped early.
+    and the plain loop runs. With the continuous adjoint or fixed steps, it is also so if a series stopped early. Fixed
+    steps without a gradient are walked if `method` needs no list of them: so memory is as flat as with one.
     """
     if isinstance(save, Tensor) or save == "dense":
         return None
     programs = walker.programs
     differentiated = walker.differentiated(programs)
-    adjoint = differentiated and isinstance(method, Backsolve | Reversible)
+    reverses = isinstance(method, Backsolve | Reversible)
+    adjoint = differentiated and reverses
     adaptive = isinstance(walker.steps, Adaptive)
-    if (differentiated and not adjoint) or not (adjoint or adaptive):
+    if (differentiated and not adjoint) or not (reverses or adaptive):
         return None
     path, knots = walker.path, save == "knots"
-    timed = path.knots.requires_grad
-    if adjoint and (transformed() or (isinstance(programs, str) and not adaptive) or (timed and not adaptive)):
+    timed = path.knots.requires_grad and differentiated
+    if (adjoint and transformed()) or (not adaptive and (isinstance(programs, str) or timed)):
         return None
+    if not adjoint and walker.every:
+        walker = dataclasses.replace(walker, every=0)  # states are stored for a backward pass only
     by_torch = isinstance(programs, str) or timed
     walk = walker.walk(programs, at_rows=knots or (adjoint and by_torch), before_jumps=adjoint, keep_steps=False)
     last, at_rows = walk.last, walk.at_rows
-    if adjoint and not walk.complete:
+    if (adjoint or not adaptive) and not walk.complete:
         return None
     if adjoint and by_torch:
         if not isinstance(programs, str):
@@ -48,7 +54,20 @@ def walked_solution(walker: Walker, method: Gradient, save: Save) -> Solution | 
     elif adjoint:
         assert not isinstance(programs, str)
         last, at_rows = adjoint_walk(walker, programs, walk, at_rows=knots)
+    elif not adaptive and at_rows is not None:  # as with a gradient
+        last = at_rows[path.series.offsets[1:] - 1]
     return Solution(path, last, walk.stats, walk.statuses, walk.reached, at_rows if knots else None)
+
+
+def with_error_estimate(solution: Solution, walker: Walker) -> Solution:
+    """The solution with an error estimate by step doubling, as in `solve`, for fixed steps."""
+    finer = dataclasses.replace(walker, every=0, refine=2)
+    with torch.no_grad():
+        walk = finer.walk(finer.programs, at_rows=False, before_jumps=False, keep_steps=False)
+        order = walker.tableau.order
+        estimate = (walk.last - solution.last.detach()).abs().amax(1) * 2**order / (2**order - 1)
+        estimate = torch.where(walk.unfinished, torch.nan, estimate)
+    return dataclasses.replace(solution, stats=dataclasses.replace(solution.stats, error=estimate))
 
 
 def _adjoint_by_torch(walker: Walker, walk: Walk, save: Save) -> tuple[Tensor, Tensor | None]:
@@ -57,13 +76,12 @@ def _adjoint_by_torch(walker: Walker, walk: Walk, save: Save) -> tuple[Tensor, T
     grid = fixed_grid(path, AtKnots())
     events, reached = events_of(path, grid, None if jump is None else jump.rows)
     saved = saved_events(events, reached, save, path)
-    start = path.knots[path.series.offsets[:-1]]
-    problem = Problem(walker.term, jump, walker.tableau, path.coefficients, start, walker.z0, events, saved)
+    problem = Problem(walker.term, jump, walker.tableau, path.coefficients, walker.origin, walker.z0, events, saved)
 
     def known(split: Problem) -> tuple[Tensor, Tensor]:
         states = _states_at_events(split.events, walk, walker)
         first = split.events.offsets[:-1][ragged.series_of_rows(split.saved.offsets)]
-        return states[first + split.saved.event], torch.full((len(path),), -1, dtype=torch.int64)
+        return states[first + split.saved.event], torch.full((len(path),), -1, dtype=torch.int64, device=path.device)
 
     states, _ = solve_with_adjoint(problem, known, walker.steps)
     last = states if save == "last" else states[saved.offsets[1:] - 1]

@@ -17,6 +17,7 @@ from .events import piece_start_rows
 from .run import Programs, programs_of
 from .solution import Stats
 from .solvers import Tableau
+from .step_memory import check_step_memory
 from .steps import Adaptive, Grid, Steps, steps_per_piece
 from .terms import Jump, Term
 
@@ -87,6 +88,10 @@ class Walker:
         The problem.
     every
         Distance in steps between two states that are stored for a reversible method; 0: none.
+    refine
+        Factor of the number of fixed steps.
+    start
+        The time from which the t of a field counts; None for the first time of each path.
     """
 
     path: ControlPath
@@ -96,11 +101,18 @@ class Walker:
     tableau: Tableau
     steps: Steps
     every: int = 0
+    start: Tensor | None = None
+    refine: int = 1
 
     @property
     def programs(self) -> Programs | str:
         """The programs of term and jump, or the reason why the plain loop must run."""
         return programs_of(self.term, self.jump, self.tableau, self.z0, self.path.channels)
+
+    @property
+    def origin(self) -> Float[Tensor, "series"]:
+        """The time from which the t of a field counts."""
+        return self.path.knots.index_select(0, self.path.series.offsets[:-1]) if self.start is None else self.start
 
     def differentiated(self, programs: Programs | str) -> bool:
         """Whether a gradient may be asked for."""
@@ -118,7 +130,9 @@ class Walker:
         if not isinstance(programs, str):
             return self._natively(programs, at_rows=at_rows, before_jumps=before_jumps, keep_steps=keep_steps)
         assert isinstance(self.steps, Adaptive)
-        found = adaptive_grid(self.path, self.term, self.jump, self.z0.detach(), self.tableau, self.steps)
+        found = adaptive_grid(
+            self.path, self.term, self.jump, self.z0.detach(), self.tableau, self.steps, self.origin.detach()
+        )
         last = found.states[found.grid.offsets[1:] + torch.arange(len(self.path), device=self.path.device)]
         counts = ragged.lengths(found.grid.offsets)
         unfinished = self._unfinished(found.finished)
@@ -152,7 +166,10 @@ class Walker:
                 "smooth": self.steps.smoothing,
             }
         else:
-            rule = {"substeps": steps_per_piece(self.path, self.steps).long(), "every": self.every}
+            counts = self.refine * steps_per_piece(self.path, self.steps)
+            stored = self.z0.shape[1] * self.z0.element_size() / self.every if self.every else 0.0
+            check_step_memory(self.path, counts, stored, self.steps, listed=False)
+            rule = {"substeps": counts.long(), "every": self.every}
         return WalkProblem(
             flow=flow,
             jump=jump,
