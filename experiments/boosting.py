@@ -93,7 +93,7 @@ class BoostedSummaries(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Without `validation`, a tenth of the training series validates if there are enough of them; groups are ignored.
         """
-        table = self._summaries(X)
+        table = self.features(X)
         static = X.static.shape[1]
         measured = table[:, : table.shape[1] - static]
         observed = ~np.isnan(measured)
@@ -118,12 +118,12 @@ class BoostedSummaries(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The most probable class of each series."""
         return np.asarray(self.classes_[self.predict_proba(X).argmax(1)])
 
-    def _summaries(self, X: nc.IrregularSeries) -> NDArray[np.float32]:
+    def features(self, X: nc.IrregularSeries) -> NDArray[np.float32]:
         """Features of the series; static features are the last columns."""
         return summaries(X, intensity=self.intensity)
 
     def _table(self, X: nc.IrregularSeries) -> NDArray[np.float32]:
-        return self._filled(self._summaries(X))
+        return self._filled(self.features(X))
 
     def _filled(self, table: NDArray[np.float32]) -> NDArray[np.float32]:
         return table if self.intensity else np.where(np.isnan(table), self.means_, table).astype(np.float32)
@@ -132,5 +132,5 @@ class BoostedSummaries(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 class BoostedShapes(BoostedSummaries):
     """The same on `shapes` and `summaries`."""
 
-    def _summaries(self, X: nc.IrregularSeries) -> NDArray[np.float32]:
-        return np.concatenate([shapes(X), super()._summaries(X)], axis=1)
+    def features(self, X: nc.IrregularSeries) -> NDArray[np.float32]:
+        return np.concatenate([shapes(X), super().features(X)], axis=1)

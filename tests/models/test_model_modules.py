@@ -162,7 +162,7 @@ def test_solver_and_steps_are_passed_on(options, engine):
 def test_adaptive_steps(name):
     """Models with a flow use adaptive steps; a cell without a flow takes no steps."""
     path = batch(dtype=torch.float64)
-    adaptive = make(name, path.channels, solver="dopri5", steps=nc.Adaptive(1e-6, 1e-6))
+    adaptive = make(name, path.channels, solver="dopri5", steps=nc.Adaptive(1e-8, 1e-8))
     fine = make(name, path.channels, steps=nc.AtKnots(substeps=12))
     torch.testing.assert_close(adaptive(path, at="knots"), fine(path, at="knots"), rtol=1e-4, atol=1e-4)
     assert bool((adaptive.solve(path).stats.accepted > 0).any()) == (fine.flow() is not None)

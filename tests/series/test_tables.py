@@ -128,7 +128,7 @@ def test_channels_select_and_order_columns(build):
 
 def test_columns_that_are_neither_numbers_nor_text_are_left_out_with_a_warning(build):
     frame = build(STAYS | {"gap": [dt.timedelta(1)] * 5, "day": [dt.datetime(2020, 1, 1)] * 5})
-    with pytest.warns(UserWarning, match=r"'gap' \(Duration.*, 'day' \(Datetime.*static=.*channels="):
+    with pytest.warns(UserWarning, match=r"'gap' \(Duration.*, 'day' \(Datetime.*name text in static .* with channels"):
         series = read(frame)
     assert series.channel_names == ("pulse", "temperature")
 
