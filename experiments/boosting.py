@@ -133,4 +133,5 @@ class BoostedShapes(BoostedSummaries):
     """The same on `shapes` and `summaries`."""
 
     def features(self, X: nc.IrregularSeries) -> NDArray[np.float32]:
+        """Features of the series; static features are the last columns."""
         return np.concatenate([shapes(X), super().features(X)], axis=1)
