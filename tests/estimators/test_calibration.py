@@ -15,7 +15,8 @@ from sklearn.metrics import log_loss
 import neuralcde as nc
 from neuralcde.estimators.calibration import Calibration
 from neuralcde.estimators.calibration_curve import Curve, Logistic
-from neuralcde.estimators.held_out_outputs import InterruptedFoldError, folds_of, on_the_scale_of
+from neuralcde.estimators.held_out_outputs import InterruptedFoldError, on_the_scale_of
+from neuralcde.estimators.splits import folds_of
 from neuralcde.tasks import BinaryTask, MulticlassTask, MultilabelTask
 
 QUICK = {"max_epochs": 2, "hidden": 4, "width": 4, "depth": 1, "random_state": 0, "learning_rate": 0.02}
@@ -276,14 +277,14 @@ def test_pictures_show_the_chances_that_the_numbers_tell(pair):
 def test_each_case_is_predicted_by_models_that_did_not_see_it():
     """With labels that are noise, outputs of a model that saw them would tell them."""
     groups = np.arange(60) // 3
-    folds = folds_of(60, 0, Y, None)
+    folds = folds_of(60, 0, Y, None, argument="calibrate", instead=None)
     assert sorted(np.concatenate([held for _, held in folds]).tolist()) == list(range(60))
     for kept, held in folds:
         assert not set(kept) & set(held)
         assert abs((Y[held] == "up").mean() - (Y == "up").mean()) < 0.1
-    for kept, held in folds_of(60, 0, None, groups):
+    for kept, held in folds_of(60, 0, None, groups, argument="calibrate", instead=None):
         assert not set(groups[kept]) & set(groups[held])
-    for kept, held in folds_of(60, 0, Y, groups):
+    for kept, held in folds_of(60, 0, Y, groups, argument="calibrate", instead=None):
         assert not set(groups[kept]) & set(groups[held])
 
 

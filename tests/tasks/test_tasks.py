@@ -53,6 +53,35 @@ def test_the_prior_minimises_the_loss(case):
     torch.testing.assert_close(prior.grad, torch.zeros_like(prior), atol=1e-7, rtol=0)
 
 
+def test_the_loss_on_softened_targets_is_a_mixture(case):
+    task, targets, outputs = case
+    plain, teacher = task.unweighted(), 2 * outputs.roll(1, 0)
+    gradients = []
+    for share in (0.0, 0.3, 1.0):
+        soft = task.softened(targets, teacher, share)
+        leaf = outputs.clone().requires_grad_()
+        loss = plain.loss(leaf, soft)
+        gradients.append(torch.autograd.grad(loss, leaf)[0])
+        assert plain.weight(soft) == pytest.approx(plain.weight(targets))
+    torch.testing.assert_close(gradients[1], gradients[0].lerp(gradients[2], 0.3))
+    leaf = outputs.clone().requires_grad_()
+    torch.testing.assert_close(gradients[0], torch.autograd.grad(plain.loss(leaf, targets), leaf)[0])
+    leaf = teacher.clone().requires_grad_()  # the predictions themselves have the least loss
+    (gradient,) = torch.autograd.grad(plain.loss(leaf, task.softened(targets, teacher, 1.0)), leaf)
+    torch.testing.assert_close(gradient, torch.zeros_like(gradient), atol=1e-12, rtol=0)
+
+
+def test_weights_of_classes_act_on_softened_targets(case):
+    task, targets, outputs = case
+    hard = task.softened(targets, outputs, 0.0)
+    torch.testing.assert_close(task.loss(outputs, hard), task.loss(outputs, targets))
+    assert task.weight(hard) == pytest.approx(task.weight(targets))
+    soft = task.softened(targets, outputs, 0.5)
+    prior = task.prior(soft).double().requires_grad_()
+    task.loss(prior.expand(len(targets), -1), soft).backward()
+    torch.testing.assert_close(prior.grad, torch.zeros_like(prior), atol=1e-6, rtol=0)
+
+
 def test_the_weighted_prior_is_that_of_repeated_cases(case):
     task, targets, _ = case
     counts = torch.arange(len(targets)) % 3 + 1

@@ -155,7 +155,14 @@ class Cases(NamedTuple):
         )
 
 
-def fit_boosting(data: TrainingData, training: NDArray[Any], validating: NDArray[Any], seed: int) -> TreeEnsemble:
+def fit_boosting(
+    data: TrainingData,
+    training: NDArray[Any],
+    validating: NDArray[Any],
+    seed: int,
+    *,
+    features: Float[Tensor, "series features"] | None = None,
+) -> TreeEnsemble:
     """Fit gradient boosting on the training series, with early stopping on the validation series.
 
     With fewer than 200 training cases or without validation, a smaller number of iterations on all series is used.
@@ -168,14 +175,16 @@ def fit_boosting(data: TrainingData, training: NDArray[Any], validating: NDArray
         Positions of the training and the validation series.
     seed
         Seed of the draw of rows, and of scikit-learn's bins.
+    features
+        `boosting_features` of all series, where they are known already; for one target per series.
     """
     everything = np.sort(np.concatenate([training, validating]))
     validation: Callable[[BoostingProblem], Cases] | None = None
     if data.held_out is not None:
         validation = _cases(data, *data.held_out, None, seed)
     elif len(validating):
-        validation = _cases(data, data.series, data.targets, validating, seed)
-    fitted_on = _cases(data, data.series, data.targets, training, seed)
+        validation = _cases(data, data.series, data.targets, validating, seed, features)
+    fitted_on = _cases(data, data.series, data.targets, training, seed, features)
     on_all = fitted_on if validation is None or data.held_out is not None else None
     baseline, models = _prior(data), []
     for place, problem in enumerate(_problems(data.task, data.targets)):
@@ -188,7 +197,7 @@ def fit_boosting(data: TrainingData, training: NDArray[Any], validating: NDArray
                 judge = judge.where(np.isin(judge.targets, np.unique(known.targets)))
         one_class = problem.goal == "classification" and len(np.unique(known.targets)) < 2
         if judge is None or len(known.targets) < FEW_CASES or len(judge.targets) < MIN_VALIDATION_CASES or one_class:
-            on_all = on_all or _cases(data, data.series, data.targets, everything, seed)
+            on_all = on_all or _cases(data, data.series, data.targets, everything, seed, features)
             known, judge = on_all(problem), None
         if len(known.targets) < 2 or (problem.goal == "classification" and len(np.unique(known.targets)) < 2):
             continue  # nothing to learn: the constant of the prior remains
@@ -213,7 +222,12 @@ def _problems(task: Task, targets: Tensor) -> list[BoostingProblem]:
 
 
 def _cases(
-    data: TrainingData, series: IrregularSeries, targets: Tensor, chosen: NDArray[Any] | None, seed: int
+    data: TrainingData,
+    series: IrregularSeries,
+    targets: Tensor,
+    chosen: NDArray[Any] | None,
+    seed: int,
+    known: Float[Tensor, "series features"] | None = None,
 ) -> Callable[[BoostingProblem], Cases]:
     """A function from a problem to its known cases among the chosen series; None for all series."""
     own = series is data.series
@@ -223,7 +237,8 @@ def _cases(
         if len(cases) > MOST_ROWS:
             cases = np.sort(np.random.default_rng(seed).choice(cases, MOST_ROWS, replace=False))
     rows = torch.from_numpy(cases) if data.per_row else (series.offsets[1:] - 1)[torch.from_numpy(cases)]
-    features = boosting_features(data.preparation, series, rows).double().numpy()
+    found = boosting_features(data.preparation, series, rows) if known is None else known[torch.from_numpy(cases)]
+    features = found.double().numpy()
     given = data.case_weights() if own else None
 
     def of(problem: BoostingProblem) -> Cases:

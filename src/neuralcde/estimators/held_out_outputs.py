@@ -12,10 +12,8 @@ import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 from torch import Tensor
 
-from ..contracts import ArgumentError
 from ..series import IrregularSeries, ragged
 from .auxiliary import Auxiliary
 from .ensembles import average, member_outputs
@@ -25,50 +23,11 @@ from .preparation import Preparation
 from .training_data import dataset_of
 from .trees import TreeEnsemble
 
-FOLDS = 5
 LEAST_REFERENCE = 30  # with fewer, a deviation is not known to a tenth
-Positions = NDArray[np.int64]
 
 
 class InterruptedFoldError(Exception):
     """Ctrl-C ended the training of a fold."""
-
-
-def folds_of(
-    size: int, seed: int, labels: NDArray[Any] | None, groups: NDArray[Any] | None
-) -> list[tuple[Positions, Positions]]:
-    """Five folds, as the positions of the kept and of the held-out series: stratified by class, groups kept together.
-
-    Raises
-    ------
-    ValueError
-        If a class or the groups are too few for the folds.
-    """
-    strata = labels if labels is not None and labels.ndim == 1 else None
-    rarest = size if strata is None else int(np.unique(strata, return_counts=True)[1].min())
-    units = rarest if groups is None else min(rarest, len(np.unique(groups)))
-    if units < FOLDS:
-        what = "series" if strata is None else "series of each class"
-        what = what if groups is None else f"{what}, and as many groups"
-        raise ArgumentError(
-            f"calibrate needs at least {FOLDS} {what}, for {FOLDS} folds, but there are {units}; use calibrate=None.",
-            argument="calibrate",
-        )
-    if groups is not None:
-        kind = GroupKFold if strata is None else StratifiedGroupKFold
-    else:
-        kind = KFold if strata is None else StratifiedKFold
-    splitter = kind(FOLDS, shuffle=True, random_state=seed % 2**31)
-    found = list(splitter.split(np.arange(size), strata, groups))
-    for kept, held in found:
-        if strata is not None and len(np.unique(strata[kept])) < len(np.unique(strata)):
-            raise ArgumentError(
-                "calibrate: the groups of a class are too few to be in every fold; use calibrate=None.",
-                argument="calibrate",
-            )
-        if not len(held):
-            raise ArgumentError("calibrate: a fold has no series; use calibrate=None.", argument="calibrate")
-    return found
 
 
 def held_out_outputs(
@@ -76,7 +35,7 @@ def held_out_outputs(
     series: IrregularSeries,
     targets: NDArray[Any],
     *,
-    folds: list[tuple[Positions, Positions]],
+    folds: list[tuple[NDArray[np.int64], NDArray[np.int64]]],
     task: Any,
     seed: int,
     weights: NDArray[Any] | None,

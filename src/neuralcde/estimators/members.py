@@ -93,7 +93,7 @@ class Plan:
 
 def train_member(data: TrainingData, plan: Plan, callbacks: Sequence[Callback] = ()) -> TrainingResult:
     """Train a member in place."""
-    part = data.part(plan.training)
+    part = data.part(plan.training, soft=True)
     assert part.targets is not None
     plan.module.fit_inputs(data.prepared(plan.training), per_row=data.per_row)
     plan.module.readout.start_at(data.task.weighted_prior(part.targets, part.weights))

@@ -125,6 +125,14 @@ OPTIONS = {
         "Whether to average the models with gradient boosting on summaries of the last row (last value, mean, "
         "extremes, counts, ...), static features and time. It has the same weight as all the models together.",
     ),
+    "distillation": Option(
+        Either(Choice("auto"), Number(0.0, 1.0)),
+        "auto",
+        "Share of the training loss that is on predictions in place of targets: those of gradient boosting on the same "
+        "summaries as for `boosting`, fitted without the series that it predicts, in five folds. 0 for none. It needs "
+        'one target per series. "auto": the fraction of the loss that these predictions explain, with an encoder and '
+        f"at least {SERIES_FOR_SUMMARIES} training series; otherwise 0.",
+    ),
     "solver": Option(
         Either(Choice("auto"), PartOf(solvers)),
         "auto",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -10,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.utils import Tags, check_random_state
+from torch import Tensor
 
 from ..contracts import Argument, ArgumentError, Option, Recipe, documented, warn_user
 from ..paths import PathScheme
@@ -23,8 +26,9 @@ from .auxiliary import Auxiliary, as_auxiliary
 from .boosting import check_boosting, fit_boosting
 from .calibration import Calibration, indicators_of
 from .data_checks import warn_of_outcomes
+from .distillation import soft_targets, suits_distillation
 from .fitted_estimator import FittedEstimator
-from .held_out_outputs import InterruptedFoldError, fitted_outputs, folds_of, held_out_outputs
+from .held_out_outputs import InterruptedFoldError, fitted_outputs, held_out_outputs
 from .inputs import (
     OF_ARRAYS,
     as_series,
@@ -40,7 +44,7 @@ from .modules import seeded_module, suited_readout
 from .parameters import CHOSEN_BY_FIT, OPTIONS, check_parameters
 from .parts import Chosen, copied
 from .preparation import Preparation
-from .splits import validation_split
+from .splits import folds_of, validation_split
 from .training_data import TrainingData, encoded_validation
 
 MISSING_TO_ENCODE = 0.5  # fraction of missing values from which on encoder="auto" is "mlp"
@@ -73,6 +77,7 @@ class PathEstimator(FittedEstimator):
         task: Chosen = "auto",
         members: int | Literal["auto"] = "auto",
         boosting: bool = False,
+        distillation: float | Literal["auto"] = "auto",
         solver: str | Solver = "auto",
         substeps: int = 1,
         max_epochs: int = 100,
@@ -112,6 +117,7 @@ class PathEstimator(FittedEstimator):
         self.task = task
         self.members = members
         self.boosting = boosting
+        self.distillation = distillation
         self.solver = solver
         self.substeps = substeps
         self.max_epochs = max_epochs
@@ -219,7 +225,9 @@ class PathEstimator(FittedEstimator):
         folds = None
         if method is not None:
             indicators_of(task, numbers)
-            folds = folds_of(len(series), seed, None if self.per_row else targets, group)
+            folds = folds_of(
+                len(series), seed, None if self.per_row else targets, group, argument="calibrate", instead=None
+            )
         missing = float(series.values.isnan().double().mean())
         intensity = missing > 0 if self.intensity == "auto" else bool(self.intensity)
         automatic = isinstance(self.encoder, str) and self.encoder == "auto"
@@ -250,6 +258,8 @@ class PathEstimator(FittedEstimator):
             per_batch=bool(self.row_dropout),
             device=self.device,
         )
+        soft, share = self._distilled(data, seed, None if self.per_row else targets, group)
+        data = replace(data, soft=soft)
         trees = fit_boosting(data, *splits[0], seed) if self.boosting else None
         plans = [
             Plan(
@@ -267,6 +277,7 @@ class PathEstimator(FittedEstimator):
         if method is not None and folds is not None and not interrupted:
             settled = {name: getattr(plans[0].settings, name) for name in CHOSEN_BY_FIT} | {
                 "members": count,
+                "distillation": share,
                 "intensity": intensity,
                 "encoder": "mlp" if automatic and encoded else None if automatic else self.encoder,
                 "readout": suited_readout(preparation) if self.readout == "auto" else self.readout,
@@ -327,6 +338,19 @@ class PathEstimator(FittedEstimator):
             return targets
         weights = np.repeat(weights, series.lengths.numpy()) if self.per_row else weights
         return np.asarray(targets[listed_by_weight(torch.from_numpy(weights)).numpy()])
+
+    def _distilled(
+        self, data: TrainingData, seed: int, labels: NDArray[Any] | None, groups: NDArray[Any] | None
+    ) -> tuple[Tensor | None, float]:
+        """The soft targets of training and the share of trees in them; None and 0 without distillation."""
+        given = None if isinstance(self.distillation, str) else self.distillation
+        if given == 0 or (given is None and not suits_distillation(data.preparation, per_row=data.per_row)):
+            return None, 0.0
+        classes = labels if self.goal == "classification" else None
+        soft, share = soft_targets(data, given, seed=seed, labels=classes, groups=groups)
+        if self.verbose:
+            print(f"distillation: {share:.2f} of the loss is on predictions of trees", file=sys.stderr, flush=True)
+        return soft, share
 
     def make_task(self, y: NDArray[Any]) -> Task:
         """Make the task for these targets: the one given as `task`, or one inferred from y.

@@ -6,10 +6,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import GroupShuffleSplit, StratifiedGroupKFold, train_test_split
+from sklearn.model_selection import (
+    GroupKFold,
+    GroupShuffleSplit,
+    KFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    train_test_split,
+)
 
 from ..contracts import Argument, ArgumentError
 
+FOLDS = 5
 MIN_VALIDATION_SERIES = 8  # with fewer validation series, there is no validation
 
 
@@ -84,6 +92,57 @@ def validation_split(
         return everything, everything[:0]
     training, validation = stratified_split(size, count, seed % 2**31, labels=labels, groups=groups)
     return np.sort(training), np.sort(validation)
+
+
+def folds_of(
+    size: int,
+    seed: int,
+    labels: NDArray[Any] | None,
+    groups: NDArray[Any] | None,
+    *,
+    argument: str,
+    instead: Any,
+) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Five folds, as the positions of the kept and of the held-out series: stratified by class, groups kept together.
+
+    Errors name the `argument` that needs the folds, and its value `instead`.
+
+    Raises
+    ------
+    ValueError
+        If a class or the groups are too few for the folds.
+    """
+    strata = labels if labels is not None and labels.ndim == 1 else None
+    rarest = size if strata is None else int(np.unique(strata, return_counts=True)[1].min())
+    units = rarest if groups is None else min(rarest, len(np.unique(groups)))
+    if units < FOLDS:
+        what = "series" if strata is None else "series of each class"
+        what = what if groups is None else f"{what}, and as many groups"
+        raise ArgumentError(
+            f"{argument} needs at least {FOLDS} {what}, for {FOLDS} folds, but there are {units}; use ",
+            Argument(argument, instead),
+            ".",
+            argument=argument,
+        )
+    if groups is not None:
+        kind = GroupKFold if strata is None else StratifiedGroupKFold
+    else:
+        kind = KFold if strata is None else StratifiedKFold
+    splitter = kind(FOLDS, shuffle=True, random_state=seed % 2**31)
+    found = list(splitter.split(np.arange(size), strata, groups))
+    for kept, held in found:
+        if strata is not None and len(np.unique(strata[kept])) < len(np.unique(strata)):
+            raise ArgumentError(
+                f"{argument}: the groups of a class are too few to be in every fold; use ",
+                Argument(argument, instead),
+                ".",
+                argument=argument,
+            )
+        if not len(held):
+            raise ArgumentError(
+                f"{argument}: a fold has no series; use ", Argument(argument, instead), ".", argument=argument
+            )
+    return found
 
 
 def _grouped_split(

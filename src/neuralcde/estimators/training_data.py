@@ -46,6 +46,8 @@ class TrainingData:
         Whether each batch is prepared when it is needed.
     device
         Device of the computation.
+    soft
+        Targets of training, if they are not `targets`; see `soft_targets`.
     """
 
     series: IrregularSeries
@@ -58,9 +60,11 @@ class TrainingData:
     per_row: bool
     per_batch: bool
     device: Any
+    soft: Tensor | None = None
 
-    def part(self, chosen: NDArray[Any]) -> PathDataset:
-        """The dataset of the series at these positions."""
+    def part(self, chosen: NDArray[Any], *, soft: bool = False) -> PathDataset:
+        """The dataset of the series at these positions, with their `soft` targets where there are some."""
+        targets = self.soft if soft and self.soft is not None else self.targets
         second = None
         if self.auxiliary is not None:
             rows, _ = ragged.select(self.series.offsets, torch.from_numpy(chosen))
@@ -71,7 +75,7 @@ class TrainingData:
         return dataset_of(
             self.series[chosen] if self.large else self._prepared[chosen],
             self.preparation,
-            self.targets[self.cases(chosen)],
+            targets[self.cases(chosen)],
             weight,
             second,
             per_row=self.per_row,

@@ -94,7 +94,17 @@ class BinaryTask(ExclusiveClasses, name="binary"):
 
     def baseline(self, targets: Float[Tensor, "*cases"]) -> Float[Tensor, "1"]:
         """The log-odds, not weighted."""
-        return dataclasses.replace(self, positive_weight=1.0).prior(targets)
+        return self.unweighted().prior(targets)
+
+    def unweighted(self) -> Self:
+        """The task with equal weights of both classes."""
+        return dataclasses.replace(self, positive_weight=1.0)
+
+    def softened(
+        self, targets: Float[Tensor, " cases"], outputs: Float[Tensor, "cases 1"], share: float
+    ) -> Float[Tensor, " cases"]:
+        """Probabilities of the positive class: binary cross-entropy is linear in them."""
+        return targets.lerp(outputs[..., 0].sigmoid().to(targets), share)
 
     def boosting_problems(self, targets: Float[Tensor, " cases"]) -> list[BoostingProblem]:
         """The class; the raw score is the logit."""

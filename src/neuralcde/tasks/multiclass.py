@@ -57,8 +57,11 @@ class MulticlassTask(ExclusiveClasses, name="multiclass"):
         """One per class."""
         return len(self.classes)
 
-    def loss(self, outputs: Float[Tensor, "*cases outputs"], targets: Float[Tensor, "*cases"]) -> Float[Tensor, ""]:
-        """Mean cross-entropy, with classes weighted."""
+    def loss(self, outputs: Float[Tensor, "*cases outputs"], targets: Float[Tensor, "..."]) -> Float[Tensor, ""]:
+        """Mean cross-entropy, with classes weighted. Targets are classes, or probabilities of them (`softened`)."""
+        if targets.shape == outputs.shape:
+            weighted = self._weighted(targets).to(outputs.dtype)
+            return -(weighted * outputs.log_softmax(-1)).sum() / weighted.sum()
         known = ~targets.isnan()
         weights = None if self.weights is None else outputs.new_tensor(self.weights)
         return functional.cross_entropy(outputs[known], targets[known].long(), weight=weights)
@@ -70,18 +73,39 @@ class MulticlassTask(ExclusiveClasses, name="multiclass"):
         found = outputs.double().log_softmax(-1).gather(-1, targets.nan_to_num().long()[..., None])[..., 0]
         return torch.where(targets.isnan(), torch.nan, -found)
 
-    def prior(self, targets: Float[Tensor, "*cases"]) -> Float[Tensor, " outputs"]:
+    def prior(self, targets: Float[Tensor, "..."]) -> Float[Tensor, " outputs"]:
         """Logarithms of the classes' weighted shares."""
+        if targets.ndim == 2:
+            return (self._weighted(targets).sum(0) / (~targets.isnan()).all(-1).sum()).clamp(min=1e-9).log()
         known = targets[~targets.isnan()].long()
         shares = known.bincount(minlength=self.outputs).clamp(min=0.5) / max(len(known), 1)
         return (shares if self.weights is None else shares * shares.new_tensor(self.weights)).log()
 
     def baseline(self, targets: Float[Tensor, "*cases"]) -> Float[Tensor, " outputs"]:
         """Logarithms of the classes' shares, not weighted."""
-        return dataclasses.replace(self, weights=None).prior(targets)
+        return self.unweighted().prior(targets)
 
-    def weight(self, targets: Float[Tensor, "*cases"]) -> float:
+    def unweighted(self) -> Self:
+        """The task with equal weights of all classes."""
+        return dataclasses.replace(self, weights=None)
+
+    def softened(
+        self, targets: Float[Tensor, " cases"], outputs: Float[Tensor, "cases outputs"], share: float
+    ) -> Float[Tensor, "cases outputs"]:
+        """Probabilities of all classes: cross-entropy is linear in them."""
+        chosen = functional.one_hot(targets.nan_to_num().long(), self.outputs).to(targets)
+        mixed = chosen.lerp(outputs.softmax(-1).to(targets), share)
+        return mixed.masked_fill(targets.isnan()[:, None], torch.nan)
+
+    def _weighted(self, chances: Float[Tensor, "cases outputs"]) -> Float[Tensor, "cases outputs"]:
+        """Probabilities of classes times the weights of the classes; 0 for unknown targets."""
+        known = chances.nan_to_num()
+        return known if self.weights is None else known * known.new_tensor(self.weights)
+
+    def weight(self, targets: Float[Tensor, "..."]) -> float:
         """The sum of the class weights of the known targets."""
+        if targets.ndim == 2:
+            return float(self._weighted(targets).sum())
         if self.weights is None:
             return super().weight(targets)
         return float(targets.new_tensor(self.weights)[targets[~targets.isnan()].long()].sum())

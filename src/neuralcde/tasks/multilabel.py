@@ -113,7 +113,17 @@ class MultilabelTask(ClassificationTask, name="multilabel"):
 
     def baseline(self, targets: Float[Tensor, "*cases labels"]) -> Float[Tensor, " labels"]:
         """The log-odds of every label, not weighted."""
-        return dataclasses.replace(self, positive_weights=None).prior(targets)
+        return self.unweighted().prior(targets)
+
+    def unweighted(self) -> Self:
+        """The task with equal weights."""
+        return dataclasses.replace(self, positive_weights=None)
+
+    def softened(
+        self, targets: Float[Tensor, "cases labels"], outputs: Float[Tensor, "cases labels"], share: float
+    ) -> Float[Tensor, "cases labels"]:
+        """Probabilities of every label: binary cross-entropy is linear in them."""
+        return targets.lerp(outputs.sigmoid().to(targets), share)
 
     def boosting_problems(self, targets: Float[Tensor, "cases labels"]) -> list[BoostingProblem]:
         """One problem per label; the raw score is its logit."""

@@ -103,6 +103,12 @@ class RegressionTask(Task, name="regression"):
         """The mean of each target."""
         return targets.reshape(-1, self.outputs).nanmean(0)
 
+    def softened(
+        self, targets: Float[Tensor, "cases targets"], outputs: Float[Tensor, "cases targets"], share: float
+    ) -> Float[Tensor, "cases targets"]:
+        """Means: the squared error from a mean has the gradient of the mixture of squared errors."""
+        return targets.lerp(outputs.to(targets), share)
+
     def boosting_problems(self, targets: Float[Tensor, "cases targets"]) -> list[BoostingProblem]:
         """One problem per target; the raw score is the standardised target."""
         return [BoostingProblem("regression", column, None, (k,)) for k, column in enumerate(targets.unbind(1))]

@@ -157,6 +157,23 @@ class Task(Part):
         """
         return None
 
+    def unweighted(self) -> Self:
+        """The same task without weights of classes."""
+        return self
+
+    def softened(
+        self,
+        targets: Float[Tensor, "cases ..."],
+        outputs: Float[Tensor, "cases outputs"],
+        share: float,
+    ) -> Float[Tensor, "cases ..."] | None:
+        """Training targets in which `share` is what another model's outputs predict, NaN where the target is unknown.
+
+        The loss on them is the mixture of two: (1 - share) of that on the targets, and `share` of that on the
+        predictions. The outputs are those of a model for the `unweighted` task. None if the task has no such targets.
+        """
+        return None
+
     def indicators(self, targets: Float[Tensor, "cases ..."]) -> Float[Tensor, "cases scores"] | None:
         """The truth behind each of the `scores`, 1 or 0, NaN where unknown; None if the task cannot be calibrated."""
         return None
