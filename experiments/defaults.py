@@ -52,11 +52,12 @@ CHANGES: dict[str, Change] = {
     "standard scaling": {"scale": "standard"},
     "jitter 0.1": {"channel_jitter": 0.1},
     "three members": {"members": 3},
+    "no distillation": {"distillation": 0.0},
 }
 # Changes to what the default is anyway, by whether it has an encoder; and one that is about encoders alone.
 NO_CHANGE = {
     True: ("encoder on", "robust scaling"),
-    False: ("encoder off", "standard scaling", "fewer features"),
+    False: ("encoder off", "standard scaling", "fewer features", "no distillation"),
 }
 
 
