@@ -1,6 +1,8 @@
 """Streams: row by row, a model says what it says about the whole series."""
 
+import copy
 import dataclasses
+import pickle
 
 import pytest
 import torch
@@ -145,6 +147,28 @@ def test_states_are_tensors_that_are_never_changed_and_can_be_split_and_joined()
     same(again.double, after.double[[2, 0]])
     with pytest.raises(ValueError, match="not of one model"):
         type(state).cat([state, model.start()])
+
+
+def test_states_can_be_copied_pickled_and_made_of_their_tensors():
+    model = make("NeuralCDE", 4, pool="mean")
+    state = model.update(model.start(streams=2), 0.0, torch.ones(2, 3))
+    copied = copy.deepcopy(state)
+    made = dataclasses.replace(model.start(), real=state.real, double=state.double)
+    expected = model.output(model.update(state, 1.0, torch.zeros(2, 3)))
+    for again in (copied, made):
+        assert torch.equal(model.output(model.update(again, 1.0, torch.zeros(2, 3))), expected)
+    other_model, other = pickle.loads(pickle.dumps((model, state)))
+    assert torch.equal(other_model.output(other_model.update(other, 1.0, torch.zeros(2, 3))), expected)
+
+
+def test_states_of_another_model_are_refused():
+    """Their own model would run, and nobody would notice."""
+    model, other = make("NeuralCDE", 4), make("NeuralCDE", 4)
+    state = model.update(model.start(), 0.0, torch.ones(1, 3))
+    with pytest.raises(ValueError, match="state is that of another model"):
+        other.update(state, 1.0, torch.ones(1, 3))
+    with pytest.raises(ValueError, match="state is that of another model"):
+        other.output(state)
 
 
 def test_a_million_streams_take_two_kilobytes_each():

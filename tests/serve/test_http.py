@@ -16,7 +16,7 @@ from served import CLF, QUICK, app, service
 import neuralcde as nc
 import neuralcde.serve.app as app_module
 from neuralcde.cli.errors import WrongUseError
-from neuralcde.cli.serve import serve
+from neuralcde.cli.serve import serve, token_of_environment
 from neuralcde.serve import Limits, make_app
 
 
@@ -100,6 +100,18 @@ def test_tokens(token, tmp_path):
                 assert refused.headers["www-authenticate"].startswith("Bearer")
 
     run(app(tmp_path, token=token), work)
+
+
+@pytest.mark.parametrize("token", ["", " \n", "a\nb"], ids=repr)
+def test_a_token_that_is_none_does_not_leave_the_service_open(token, monkeypatch):
+    """As when a secret was not found. White space around a token, as at the end of a file, is left out."""
+    monkeypatch.setenv("NEURALCDE_TOKEN", token)
+    with pytest.raises(WrongUseError, match="NEURALCDE_TOKEN is set, but it is not a token"):
+        token_of_environment()
+    monkeypatch.setenv("NEURALCDE_TOKEN", "secret\n")
+    assert token_of_environment() == "secret"
+    monkeypatch.delenv("NEURALCDE_TOKEN")
+    assert token_of_environment() is None
 
 
 def test_the_description_names_tokens_and_refusals(tmp_path):
@@ -270,7 +282,7 @@ def test_dates_with_a_zone(tmp_path):
     clf = dated("Europe/Berlin")
     streams = clf.stream()
     streams.push("a", "2026-01-31T01:00+01:00", {})
-    with pytest.raises(TypeError, match="times have no time zone"):
+    with pytest.raises(TypeError, match=r"it has no time zone, but .* had Europe/Berlin; write it as in"):
         streams.push("b", "2026-01-31T00:00", {})
 
     async def work(call):
@@ -278,7 +290,7 @@ def test_dates_with_a_zone(tmp_path):
         assert answer.json()["t"] == streams.last_time("a")
         refused = await call("POST", "/streams/b", {"t": "2026-01-31T00:00"})
         assert refused.status == 422
-        assert "times have no time zone" in refused.json()["detail"]
+        assert "it has no time zone, but the table" in refused.json()["detail"]
 
     run(app(tmp_path, clf), work)
 

@@ -81,7 +81,7 @@ def serve(
         estimator = load(folder)
     except (FileNotFoundError, ValueError) as reason:
         raise WrongUseError(str(reason)) from reason
-    token = os.environ.get(TOKEN) or None
+    token = token_of_environment()
     if token is None and not is_loopback(host):
         print(f"neuralcde: --host {host} is open to others, and {TOKEN} is not set.", file=sys.stderr)
     limits = Limits(body=max_body, rows=max_rows, streams=max_streams, idle_hours=idle_hours, log_lines=log_lines)
@@ -105,6 +105,16 @@ def serve(
                 server.run(sockets=[listening])
     except (LogError, ValueError) as reason:
         raise WrongUseError(str(reason)) from reason
+
+
+def token_of_environment() -> str | None:
+    """The token in the environment, without white space around it, as in a line of a file."""
+    given = os.environ.get(TOKEN)
+    if given is None:
+        return None
+    if not given.strip() or not given.strip().isprintable():
+        raise WrongUseError(f"{TOKEN} is set, but it is not a token; give one, or unset it to serve without a token.")
+    return given.strip()
 
 
 def _socket(host: str, port: int) -> socket.socket:

@@ -17,7 +17,7 @@ from ..series.table_format import TableColumn
 from .preparation import Preparation
 
 LARGEST = {"float32": float(torch.finfo(torch.float32).max), "float64": float(torch.finfo(torch.float64).max)}
-LONGEST_ID = 256
+LONGEST_ID = 256  # characters of text, and bits of a whole number
 Values = NDArray[np.float64]
 
 
@@ -53,7 +53,7 @@ class RowReader:
         """The ids, times and values of many rows, at most one per stream."""
         names = [checked_id(id) for id in ids]
         rows = np.ascontiguousarray(values, dtype=np.float64)
-        given = self.format.numbers(times)
+        given = self.format.numbers(self._dates_of(times))
         if rows.shape != (len(names), self.channels.size) or given.shape != (len(names),):
             raise ArgumentError(
                 f"values have shape {rows.shape} and times {given.shape} for {len(names)} ids; expected "
@@ -81,6 +81,7 @@ class RowReader:
 
     def time(self, id: Hashable, t: Any) -> float:
         """A time as the number that series hold."""
+        given = t
         if type(t) is not float and (type(t) is not int or self.format.kind != "number"):
             try:
                 t = self._number_of(t)
@@ -95,8 +96,16 @@ class RowReader:
         except OverflowError:
             number = math.inf
         if not math.isfinite(number):
-            raise ArgumentError(f"stream {id!r}: t={reprlib.repr(t)} is not finite.", argument="t")
+            raise ArgumentError(f"stream {id!r}: t={reprlib.repr(given)} is not finite.", argument="t")
         return number
+
+    def _dates_of(self, times: Any) -> Any:
+        """The same times, with numbers in place of text if they are dates as text."""
+        if self.format.kind == "datetime" and not isinstance(times, str):
+            asked = np.asarray(times)
+            if asked.ndim == 1 and asked.size and all(isinstance(t, str) for t in asked):
+                return [self.format.number_of_text(t) for t in asked]
+        return times
 
     def _number_of(self, t: Any) -> float:
         if isinstance(t, bool | np.bool_):
@@ -147,6 +156,8 @@ class _Columns:
             if value is None:
                 continue
             if categories is not None:
+                if _is_missing(value):
+                    continue
                 if not isinstance(value, str):
                     raise ArgumentTypeError(
                         f"stream {id!r}: {self.kind} {name!r} is text, such as {categories[0]!r}, got "
@@ -171,9 +182,16 @@ class _Columns:
                 return float(value)
             except OverflowError:
                 return math.inf
+        if _is_missing(value):
+            return math.nan
         raise ArgumentTypeError(
             f"stream {id!r}: {self.kind} {name!r} is {reprlib.repr(value)}; expected a number.", argument="values"
         )
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether it is a missing cell of a table: NaN, or pandas.NA."""
+    return type(value).__name__ == "NAType" or (isinstance(value, float | np.floating) and bool(value != value))
 
 
 def checked_id(id: Any) -> Hashable:
@@ -184,4 +202,6 @@ def checked_id(id: Any) -> Hashable:
         raise ArgumentTypeError(f"id={reprlib.repr(id)} is not an id; ids are numbers or text.", argument="id")
     if isinstance(id, str) and (not id or len(id) > LONGEST_ID):
         raise ArgumentError(f"id has {len(id)} characters; ids have 1 to {LONGEST_ID}.", argument="id")
+    if isinstance(id, int) and id.bit_length() > LONGEST_ID:  # Python refuses to write, and so to save, long ones
+        raise ArgumentError(f"id has {id.bit_length()} bits; whole numbers have at most {LONGEST_ID}.", argument="id")
     return id

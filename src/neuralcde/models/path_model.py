@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ..contracts import Named, Recipe, Registry, check_sizes
+from ..contracts import ArgumentError, Named, Recipe, Registry, check_sizes
 from ..paths import ControlPath, Linear, PathScheme, Times
 from ..series import IrregularSeries, ragged
 from ..series.channels import ChannelScales, Counts
@@ -294,11 +294,21 @@ class PathModel(nn.Module, Named):
         x: Any,
     ) -> StreamState:
         """The states after one more row in every stream: times (streams,), values (streams, data channels)."""
+        self._check_own(state)
         return state.stepper.update(state, t, x)
 
     def output(self, state: StreamState) -> Float[Tensor, "streams outputs"]:
         """The outputs at the last row of every stream."""
+        self._check_own(state)
         return state.stepper.outputs(state)[0]
+
+    def _check_own(self, state: StreamState) -> None:
+        """Refuse a state of another model: its own model would run, and nobody would notice."""
+        if len(state.stepper.models) != 1 or state.stepper.models[0] is not self:
+            raise ArgumentError(
+                "state is that of another model or of an ensemble; begin with the start() of this model.",
+                argument="state",
+            )
 
     def engine(self, path: ControlPath | IrregularSeries) -> str:
         """The engine that runs the model on such paths: "torch", or as in `solution.stats.engine`."""

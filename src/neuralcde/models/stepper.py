@@ -98,6 +98,9 @@ class Stepper:
         self._native: StreamProgram | str | None = None
         self._sized = any(isinstance(model.steps, FixedSteps) for model in self.models)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_native": None}  # it is built again where it is needed
+
     # ---- the operations of streams ----
 
     def start(self, static: Float[Tensor, "streams static"] | None, streams: int | None = None) -> StreamState:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..series.row_statistics import RowStatistics
 
@@ -20,6 +20,10 @@ CLOCK = ("rows", "start", "time", "earlier", "jumped", "jumps")
 @runtime_checkable
 class Updates(Protocol):
     """What updates states: `Stepper`, which imports this module."""
+
+    @property
+    def models(self) -> Sequence[nn.Module]:
+        """The models that the states are of."""
 
     def update(self, state: StreamState, t: Any, x: Any) -> StreamState:
         """The states after one more row in every stream."""
@@ -48,6 +52,9 @@ class StreamState:
 
     def __len__(self) -> int:
         return len(self.real)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> StreamState:
+        return replace(self, real=self.real.clone(), double=self.double.clone())  # of the same model
 
     def __getitem__(self, index: slice | Tensor | Sequence[int]) -> StreamState:
         return replace(self, real=self.real[index], double=self.double[index])

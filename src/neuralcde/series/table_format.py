@@ -93,7 +93,8 @@ class TableFormat:
             )
         if asked.dtype.kind in "mMO" and self.kind != "number":
             stamps = _in_utc(asked, self.time_zone) if self.kind == "datetime" else asked.astype("timedelta64[us]")
-            asked = stamps.astype(np.int64) / self.microseconds
+            # As an integer, NaT would be a date 290,000 years ago.
+            asked = np.where(np.isnat(stamps), np.nan, stamps.astype(np.int64) / self.microseconds)
         try:
             return np.asarray(asked, dtype=np.float64)
         except (TypeError, ValueError) as reason:
@@ -112,7 +113,15 @@ class TableFormat:
         """
         if text.isdecimal() and len(text) != len("20260131"):
             raise ValueError("it is not a date and time such as 2026-01-31T12:00")
-        return float(self.numbers(datetime.datetime.fromisoformat(text)))
+        stamp = datetime.datetime.fromisoformat(text)
+        if self.kind == "datetime" and self.time_zone is not None and stamp.tzinfo is None:
+            raise ValueError(
+                f"it has no time zone, but the table that was fitted had {self.time_zone}; write it as in "
+                "2026-01-31T12:00+01:00 or 2026-01-31T12:00Z"
+            )
+        if self.kind == "datetime" and self.time_zone is None and stamp.tzinfo is not None:
+            raise ValueError("it has a time zone, but the table that was fitted had none; leave it out")
+        return float(self.numbers(stamp))
 
     @property
     def microseconds(self) -> float:
@@ -122,13 +131,17 @@ class TableFormat:
 
 def _in_utc(stamps: NDArray[Any], zone: str | None) -> NDArray[Any]:
     """Datetimes as UTC without a zone. Whether they have a zone must agree with the fitted table."""
-    items = list(stamps.ravel()) if stamps.dtype == object else []
-    aware = bool(items) and all(getattr(item, "tzinfo", None) is not None for item in items)
-    if aware != (zone is not None):
+    objects = stamps.dtype == object
+    items = [None if item != item else item for item in stamps.ravel()] if objects else []  # None: NaT
+    known = [item for item in items if item is not None]
+    aware = bool(known) and all(getattr(item, "tzinfo", None) is not None for item in known)
+    if aware != (zone is not None) and (known or not objects):
         raise ValueError(
             f"times have {'a' if aware else 'no'} time zone, but the table that was fitted had {zone or 'none'}; "
             f"{'drop it' if aware else f'say which: .tz_localize({zone!r})'}."
         )
     if aware:
-        stamps = np.array([item.astimezone(datetime.UTC).replace(tzinfo=None) for item in items]).reshape(stamps.shape)
+        items = [item and item.astimezone(datetime.UTC).replace(tzinfo=None) for item in items]
+    if objects:
+        stamps = np.array(items, dtype=object).reshape(stamps.shape)
     return stamps.astype("datetime64[us]")
