@@ -127,8 +127,17 @@ def test_what_cannot_be_distilled_is_refused_by_name():
     with pytest.raises(ValueError, match="distillation needs one target per series"):
         rows = np.repeat(y, series.lengths.numpy())
         nc.NeuralCDEClassifier(**SMALL, distillation=0.5, per_row=True).fit(series, rows)
-    with pytest.raises(ValueError, match=r"distillation needs at least 5 series of each class.*use distillation=0"):
-        nc.NeuralCDEClassifier(**SMALL, distillation=0.5).fit(series, np.arange(40) < 3)
+    with pytest.raises(ValueError, match=r"distillation needs at least 2 series of each class.*use distillation=0"):
+        nc.NeuralCDEClassifier(**SMALL, distillation=0.5).fit(series, np.arange(40) < 1)
+
+
+def test_a_rare_class_has_fewer_folds():
+    series, _ = sparse_series(60)
+    y = (np.arange(60) < 3).astype(int)
+    folds = folds_of(60, 0, y, None, argument="distillation", instead=0, least=2)
+    assert [y[held].sum() for _, held in folds] == [1, 1, 1]
+    clf = nc.NeuralCDEClassifier(**SMALL, distillation=0.5).fit(series, y)
+    assert clf.predict_proba(series).shape == (60, 2)
 
 
 class Unsoftened(nc.tasks.BinaryTask, name="test unsoftened"):

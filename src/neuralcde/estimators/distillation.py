@@ -41,7 +41,7 @@ def soft_targets(
 ) -> tuple[Tensor | None, float]:
     r"""The targets of training, and the share of them that the predictions of trees have.
 
-    Five ensembles of trees are fitted, each without one fold of the series, and predict that fold.
+    Five ensembles of trees (fewer if a class is rare) are fitted, each without one fold of the series, and predict it.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def soft_targets(
             ", or define its boosting_problems and softened.",
         )
     try:
-        folds = folds_of(len(data.series), seed, labels, groups, argument="distillation", instead=0)
+        folds = folds_of(len(data.series), seed, labels, groups, argument="distillation", instead=0, least=2)
     except ArgumentError:
         if share is None:
             return None, 0.0

@@ -102,10 +102,12 @@ def folds_of(
     *,
     argument: str,
     instead: Any,
+    least: int = FOLDS,
 ) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Five folds, as the positions of the kept and of the held-out series: stratified by class, groups kept together.
 
-    Errors name the `argument` that needs the folds, and its value `instead`.
+    If a class or the groups are too few, there are fewer folds, but at least `least`. Errors name the `argument` that
+    needs the folds, and its value `instead`.
 
     Raises
     ------
@@ -115,11 +117,11 @@ def folds_of(
     strata = labels if labels is not None and labels.ndim == 1 else None
     rarest = size if strata is None else int(np.unique(strata, return_counts=True)[1].min())
     units = rarest if groups is None else min(rarest, len(np.unique(groups)))
-    if units < FOLDS:
+    if units < least:
         what = "series" if strata is None else "series of each class"
         what = what if groups is None else f"{what}, and as many groups"
         raise ArgumentError(
-            f"{argument} needs at least {FOLDS} {what}, for {FOLDS} folds, but there are {units}; use ",
+            f"{argument} needs at least {least} {what}, for {least} folds, but there are {units}; use ",
             Argument(argument, instead),
             ".",
             argument=argument,
@@ -128,7 +130,7 @@ def folds_of(
         kind = GroupKFold if strata is None else StratifiedGroupKFold
     else:
         kind = KFold if strata is None else StratifiedKFold
-    splitter = kind(FOLDS, shuffle=True, random_state=seed % 2**31)
+    splitter = kind(min(FOLDS, units), shuffle=True, random_state=seed % 2**31)
     found = list(splitter.split(np.arange(size), strata, groups))
     for kept, held in found:
         if strata is not None and len(np.unique(strata[kept])) < len(np.unique(strata)):
