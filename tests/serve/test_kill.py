@@ -41,8 +41,11 @@ def serving(model, *options):
 
 def push_until_killed(port, id, first, acknowledged):
     """Push rows to one stream until the connection breaks; note the times that were acknowledged."""
-    connection, t = http.client.HTTPConnection("127.0.0.1", port, timeout=60), first
-    with contextlib.suppress(OSError, http.client.HTTPException):
+    t = first
+    with (
+        contextlib.suppress(OSError, http.client.HTTPException),
+        contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection,
+    ):
         while True:
             connection.request("POST", f"/streams/{id}", json.dumps({"t": t, "values": {"x0": t % 7}}))
             answer = connection.getresponse()
