@@ -140,6 +140,33 @@ def test_one_register_or_two(dtype, monkeypatch):
     assert torch.equal(results[0], results[2])
 
 
+@pytest.mark.parametrize(
+    ("gradient", "solver", "steps"),
+    [
+        ("checkpoint", "tsit5", nc.AtKnots()),
+        ("backsolve", "tsit5", nc.AtKnots(2)),
+        ("reversible", "ees25", nc.AtKnots(2)),
+        ("backsolve", "tsit5", nc.Adaptive(1e-3, 1e-5)),
+    ],
+)
+def test_gradients_with_any_number_of_threads(gradient, solver, steps):
+    """Those of a series do not change; those of parameters are sums over the series, in an order of the threads."""
+    path, z0, flow, jump = batch(torch.float64, count=70)
+    case, found, before = Case(path, z0, flow, jump), [], torch.get_num_threads()
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            _, _, gradients = case.gradients(gradient=gradient, solver=solver, steps=steps, save="knots")
+            found.append(gradients)
+    finally:
+        torch.set_num_threads(before)
+    one, three = found
+    for name in ("z0", "path", "row inputs"):
+        assert torch.equal(one.pop(name), three.pop(name))
+    for name, gradient in one.items():
+        torch.testing.assert_close(three[name], gradient, rtol=1e-11, atol=1e-11)
+
+
 def test_padding_does_not_matter():
     """Trailing rows of NaN are dropped, and a long series in the batch does not change the results of the others."""
     path, z0, flow, _ = batch(torch.float32, scheme="linear", count=6, jumps=False)

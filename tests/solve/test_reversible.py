@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import neuralcde as nc
 from neuralcde._native import kernels
@@ -196,6 +197,35 @@ def test_reversible_heun_keeps_one_state_per_thousand_steps():
         assert kept.shape == (3 * expected, 2 * hidden)
         # Views of larger tensors would keep these.
         assert kept.untyped_storage().nbytes() == kept.numel() * kept.element_size()
+
+
+class LargeTensors(TorchDispatchMode):
+    """Keeps all tensors of at least so many bytes, each memory once."""
+
+    def __init__(self, least):
+        super().__init__()
+        self.least, self.kept = least, {}
+
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):
+        found = function(*arguments, **(options or {}))
+        for part in found if isinstance(found, tuple | list) else [found]:
+            if isinstance(part, torch.Tensor) and part.untyped_storage().nbytes() >= self.least:
+                self.kept.setdefault(part.untyped_storage().data_ptr(), part)
+        return found
+
+
+@pytest.mark.parametrize("solver", ["ees25", "reversible_heun"])
+def test_plain_solves_hold_the_stored_states_once(solver, monkeypatch):
+    """No copy in another order, and no gradient of states that nobody asked for."""
+    on_engine(monkeypatch, "torch")
+    path, hidden = smooth_path(count=3, rows=4), 40
+    field, z0 = mlp(path, hidden), states(path, hidden).requires_grad_()
+    carried = hidden if solver == "ees25" else 2 * hidden
+    stored = 3 * (3 * 50 + 1) * carried * z0.element_size()
+    with LargeTensors(stored // 2) as large:
+        options = {"solver": solver, "steps": nc.AtKnots(50), "gradient": nc.Reversible(every=1)}
+        nc.solve_cde(path, field, z0, **options).last.sum().backward()
+    assert [part.untyped_storage().nbytes() for part in large.kept.values()] == [stored]
 
 
 def test_an_estimator_with_reversible_heun(tmp_path):

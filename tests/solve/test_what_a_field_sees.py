@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import neuralcde as nc
-from neuralcde.solve import ControlTerm, SolveError, TimeTerm, solve, solvers
+from neuralcde.solve import ControlTerm, Jump, SolveError, TimeTerm, solve, solvers
 from solve_cases import SOLVERS, mlp, smooth_path, some_path, states
 
 TIMES = [0.0, 0.3, 0.5, 1.3]
@@ -177,3 +177,33 @@ def test_control_terms_see_the_same_times():
     path = uneven_path()
     solve(path, torch.zeros(1, 1).double(), flow=ControlTerm(nc.fields.as_field(field)), solver="tsit5")
     assert max(seen) < 1.3
+
+
+@pytest.mark.parametrize("gradient", ["checkpoint", "backprop", "backsolve"])
+@pytest.mark.parametrize("steps", [nc.AtKnots(), nc.Adaptive()])
+@pytest.mark.parametrize("grad", [False, True])
+def test_a_field_in_another_precision(gradient, steps, grad):
+    """The states have the precision of z0, and the values of fields and cells are converted to it."""
+    path = some_path(31, count=4, rows=(2, 6), dtype=torch.float32)
+    z0 = states(path, 3)
+
+    class Double(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(3, 3).double()
+
+        def forward(self, t, z, x):
+            return self.layer(z.double())
+
+    class Cell(nn.Module):
+        def forward(self, z, x):
+            return z.double() / 2
+
+    jump = Jump(Cell(), torch.zeros(len(path.knots), 1), torch.ones(len(path.knots), dtype=torch.bool))
+    with torch.set_grad_enabled(grad):
+        options = {"solver": "tsit5", "steps": steps, "gradient": gradient, "save": "knots"}
+        found = solve(path, z0, flow=(flow := TimeTerm(Double())), jump=jump, **options)
+    assert found.last.dtype == found.at_knots.dtype == torch.float32
+    if grad:
+        found.last.sum().backward()
+        assert flow.field.layer.weight.grad.abs().max() > 0

@@ -117,13 +117,18 @@ class _Adjoint(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, saved: tuple[Tensor, ...], gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         states, _, coefficients, inputs, _, _, _, *parameters = saved
-        to_states = torch.zeros_like(states).index_add(0, ctx.asked, gradient)
+        # Gradients come to the states that were asked for. The states stored for the sweep alone have none: they share
+        # the last row, of zeros.
+        received, places = torch.unique(ctx.asked, return_inverse=True)
+        to_states = states.new_zeros(len(received) + 1, states.shape[1]).index_add(0, places, gradient)
+        row_of = torch.full((len(states),), len(received), dtype=torch.int64, device=states.device)
+        row_of[received] = torch.arange(len(received), device=states.device)
         timed = any(ctx.needs_input_grad[4:7])
         named = dict(zip(ctx.names, parameters, strict=True))
         wanted = coefficients if ctx.needs_input_grad[2] else None
         sums = Sums(ctx.together, named, wanted, inputs, len(ctx.problem.events.time) if timed else 0)
         with ctx.problem.one_thread():
-            to_z0 = _sweep(ctx.problem, ctx.stored, ctx.tolerance, ctx.keys, states, to_states, sums)
+            to_z0 = _sweep(ctx.problem, ctx.stored, ctx.tolerance, ctx.keys, states, to_states, row_of, sums)
         to_times: list[Tensor | None] = [None] * 3
         if timed:
             split = ctx.split
@@ -176,12 +181,14 @@ def _sweep(
     tolerance: Adaptive | None,
     keys: Int[Tensor, "kept"],
     states: Float[Tensor, "kept hidden"],
-    to_states: Float[Tensor, "kept hidden"],
+    to_states: Float[Tensor, "received hidden"],
+    row_of: Int[Tensor, "kept"],
     sums: Sums,
 ) -> Float[Tensor, "series hidden"]:
     """The reverse sweep, from the last event of every series to its first; returns the gradient with respect to z0.
 
-    With `stored`, events whose states are kept, steps are undone one by one.
+    Row `row_of[k]` of `to_states` is the incoming gradient of the kept state k. With `stored`, events whose states are
+    kept, steps are undone one by one.
     Iteration e handles event number e of every series that has one. With the series sorted by length, longest first,
     the active ones are always a prefix: shorter series join at their own last event.
     """
@@ -200,7 +207,7 @@ def _sweep(
         kept = torch.searchsorted(keys, at).clamp(max=len(keys) - 1)
         there = keys[kept] == at
         z = torch.where(there[:, None], states[kept], z)
-        a = torch.where(there[:, None], a + to_states[kept], a)
+        a = torch.where(there[:, None], a + to_states[row_of[kept]], a)
         # A jump is undone by its kept input state; the adjoint goes through it by a vector-Jacobian product.
         jumping = (events.jump_row[at] >= 0).nonzero()[:, 0]
         if len(jumping):

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from ..engine import transformed
 from ..series import ragged
 from .events import Events, Saved
 from .gradients import Backprop, Checkpoint
@@ -104,6 +105,10 @@ def solve_plainly(
     saved_at = saved.event[slots].tolist()
     places = rank[ragged.series_of_rows(saved.offsets)][slots]
     failed = torch.full((len(order),), -1, dtype=torch.int64, device=order.device)
+    # Without gradients the saved states are written where they belong, so that there is one copy of them.
+    kept = None
+    if not torch.is_grad_enabled() and not transformed():
+        kept = problem.z0.new_empty(len(slots), problem.z0.shape[1])
 
     def note_failures(z: Tensor, e: int) -> None:
         bad = ~z.detach().isfinite().all(1) & (failed[: len(z)] < 0)
@@ -122,7 +127,9 @@ def solve_plainly(
             z = _jump(problem, z, at)
             note_failures(z, e)
             low, high = bisect.bisect_left(saved_at, e), bisect.bisect_right(saved_at, e)
-            if high > low:
+            if high > low and kept is not None:
+                kept[slots[low:high]] = z[places[low:high]]
+            elif high > low:
                 found.append(z[places[low:high]])
             if problem.term is None:
                 continue
@@ -146,6 +153,8 @@ def solve_plainly(
         else:
             z, *found = advance(z, first, last)
         states += found
+    if kept is not None:
+        return kept, failed[rank]
     # The states were collected event by event; return them in the order of `saved`.
     collected = torch.cat(states) if states else problem.z0[:0]
     back = torch.empty_like(slots)

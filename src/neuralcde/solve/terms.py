@@ -71,7 +71,7 @@ class Term(ABC):
                 f"{name} returned an increment of shape {tuple(change.shape)} for z of shape {tuple(z.shape)}; the two "
                 "shapes must be equal."
             )
-        return self.scale(change, dt)
+        return self.scale(change, dt).to(z.dtype)  # also of a field that computes in another precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +150,7 @@ class Jump:
     ) -> Float[Tensor, "batch hidden"]:
         """The states after the update with these inputs."""
         after: Tensor = self.cell(z, inputs)
-        return after
+        return after.to(z.dtype)
 
 
 @dataclass(frozen=True, eq=False)
