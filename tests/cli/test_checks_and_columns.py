@@ -183,9 +183,10 @@ def test_a_table_without_a_static_column_is_predicted(table, tmp_path):
     assert "the table has no column 'height': its values are not observed." in told["without"][2]
     assert told["without"][:2] == told["empty"][:2]
     assert told["empty"][0] == 0
-    frame.drop("ward").write_csv(tmp_path / "new.csv")
+    frame.drop("ward", "lab_a").write_csv(tmp_path / "new.csv")
     code, _, complaint = run("predict", out, tmp_path / "new.csv")
     assert (code, "no column 'ward'" in complaint) == (2, True), complaint
+    assert "'lab_a'" not in complaint.split("its columns are")[1]  # only those that the table has
 
 
 COLUMNS = ["id", "lab_a", "lab_b", "a,b", "x*"]

@@ -408,6 +408,16 @@ def test_the_picture_names_the_observations_and_escapes_them():
     assert "sex" not in explanation.drawing(1).see
 
 
+def test_lines_pass_behind_texts():
+    """A line from an early text may cross a late one, which is written to the left of its own line."""
+    from matplotlib.figure import Figure
+
+    axes = Figure().subplots()
+    explained().plot(0, axes, count=3)
+    assert len(axes.texts) == 3
+    assert {text.get_bbox_patch().get_facecolor() for text in axes.texts} == {axes.get_facecolor()}
+
+
 def test_plot_draws_on_given_axes():
     from matplotlib.figure import Figure
 

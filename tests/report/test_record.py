@@ -15,6 +15,7 @@ from neuralcde.figures import number, score
 from neuralcde.report import write_report
 from neuralcde.report.comparison import render_comparison
 from neuralcde.report.examples import path_of, telling_channels
+from neuralcde.report.explained import explanation_of_examples
 from neuralcde.report.html import signed
 from neuralcde.report.page import target_rows
 from neuralcde.report.parts_of_test import group_rows
@@ -111,7 +112,12 @@ def test_constant_channels_are_not_drawn(tmp_path):
     values[:, [1, 3]] = 7.0
     with pytest.warns(UserWarning, match=r"\['b', 'd'\] never vary"):
         fitted("regression", tmp_path, series=dataclasses.replace(series, values=values), intensity=False)
-    assert telling_channels(read_run(tmp_path)) == [0, 2, 4, 5]
+    run = read_run(tmp_path)
+    assert (
+        telling_channels(run, None)
+        == telling_channels(run, explanation_of_examples(run.estimator, run.examples, run.label))
+        == [0, 2, 4, 5]
+    )
 
 
 def test_histograms_are_logarithmic_for_wide_ranges():

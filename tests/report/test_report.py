@@ -1,6 +1,7 @@
 """The report: made by the installed command and opened in a browser."""
 
 import base64
+import dataclasses
 import hashlib
 import html
 import json
@@ -23,7 +24,9 @@ import neuralcde as nc
 from neuralcde import NeuralCDEClassifier
 from neuralcde.figures import score
 from neuralcde.report import record_run, write_report
-from neuralcde.report.examples import example_figures
+from neuralcde.report.examples import example_figures, telling_channels
+from neuralcde.report.explained import explanation_of_examples
+from neuralcde.report.learning import learning_curves
 from neuralcde.report.run import read_run
 
 pytestmark = pytest.mark.xdist_group("report")  # these tests share slow fixtures
@@ -264,8 +267,40 @@ def test_curves_of_a_calibrated_model_say_what_they_show(tmp_path):
     assert page.count(", before calibration") >= 3
     fitted("rows", tmp_path / "rows", count=40, calibrate="temperature")
     run = read_run(tmp_path / "rows")
-    for drawing in example_figures(run):
+    for drawing in example_figures(run, explanation_of_examples(run.estimator, run.examples, run.label)):
         assert "before calibration" not in drawing.svg
+
+
+def test_all_parts_of_a_page_call_a_class_by_the_same_name(tmp_path):
+    """A class that is a number has the name of its column before it, in explanations too."""
+    fitted("rows", tmp_path)
+    (tmp_path / "config.toml").write_text('label = "sepsis"\n')
+    text = write_report(tmp_path).read_text()
+    assert text.count("predicted chance of sepsis 1") >= 6
+    assert "target 1" not in text
+
+
+def test_the_channels_of_an_example_are_those_of_its_explanation(tmp_path):
+    """One text column counts as one channel, the category that varies most."""
+    series = series_of(60, channels=["a", "b", "c", "d", "e", "f"])
+    fitted("regression", tmp_path, series=series)
+    run = read_run(tmp_path)
+    explanation = explanation_of_examples(run.estimator, run.examples, run.label)
+    moved = {item.column: item.moved for item in explanation.importances() if item.kind == "channel"}
+    chosen = [series.channel_names[k] for k in telling_channels(run, explanation)]
+    assert sorted(moved, key=moved.get)[-4:] == sorted(chosen, key=moved.get)
+    assert chosen == sorted(chosen)
+    assert len(telling_channels(run, None)) == 4
+
+
+def test_the_learning_curve_tells_which_weights_were_kept(tmp_path):
+    estimator, *_ = fitted("binary", tmp_path, count=80, max_epochs=3)
+    member = estimator.members_[0]
+    for averaged, word in (([], "kept"), ([1, 3], "best")):
+        estimator.members_ = [dataclasses.replace(member, averaged_epochs=averaged)]
+        drawing = learning_curves(estimator)[-1]
+        assert f"{word}: epoch {estimator.best_epoch_}" in drawing.svg
+        assert ("The average of the weights of the best epochs is kept" in drawing.see) == bool(averaged)
 
 
 def test_a_test_of_one_class_has_no_curves(tmp_path):

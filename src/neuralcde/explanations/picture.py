@@ -55,6 +55,7 @@ def paint(one: Explanation, axes: Any, name: str | None, count: int) -> None:
     span = max(high - low, 0.02 if one.probabilities else 1e-3 * max(1.0, abs(high)))
     axes.set_ylim(low - 0.06 * span, low + 1.06 * span / (1 - BAND if top else 1))
     middle = int(np.searchsorted(times, (times[0] + times[-1]) / 2, side="right"))
+    behind = {"facecolor": axes.get_facecolor(), "edgecolor": "none", "pad": 0.8}  # hides lines of other texts
     for k, (term, row, left) in enumerate(_in_order(marked, middle)):
         axes.plot(t[row], after[row], "o", color=DOTS, markersize=4)
         line_of_text = {"arrowstyle": "-", "color": GREY, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 2}
@@ -68,6 +69,7 @@ def paint(one: Explanation, axes: Any, name: str | None, count: int) -> None:
             fontsize=9,
             color=DARK,
             parse_math=False,
+            bbox=behind,
             arrowprops=line_of_text | {"relpos": (0 if left else 1, 0)},
         )
     axes.set_yticks([tick for tick in axes.get_yticks() if low - 0.06 * span <= tick <= high + 0.06 * span])
@@ -82,7 +84,7 @@ def paint(one: Explanation, axes: Any, name: str | None, count: int) -> None:
 def _in_order(marked: list[tuple[Term, int]], middle: int) -> list[tuple[Term, int, bool]]:
     """The texts from top to bottom with their rows, and whether each is to the right of its line.
 
-    Those of rows before the middle are: so no line crosses a later text.
+    Those of rows before the middle are. So only lines of these can cross a text, one on the other side.
     """
     terms = sorted(marked, key=lambda item: (item[1], -abs(item[0].term)))
     left = [(term, row, True) for term, row in terms if row < middle]

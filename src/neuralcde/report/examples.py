@@ -11,12 +11,14 @@ import torch
 from numpy.typing import NDArray
 
 from ..estimators.display import before_calibration
+from ..explanations import Explanation
 from ..figures import COLOURS, DARK, DASHED, DOTS, GREY, LINE, WIDTH, Drawing, draw, number, short
 from ..series import FarValueWarning, IrregularSeries
 from ..series.clock import Clock, clock_of
 from ..series.tables import static_columns
 from ..tasks.evaluation import Role
 from ..tasks.task import GENERAL_VERDICTS
+from .explained import channels_of_terms
 from .run import Run
 
 Array = NDArray[Any]
@@ -26,20 +28,25 @@ DRAWN = 400  # maximum number of observations per channel, and of predictions, i
 BELOW: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, -0.42), "ncols": 2, "handlelength": 1.2}
 
 
-def example_figures(run: Run) -> list[Drawing]:
-    """One figure per example series."""
+def example_figures(run: Run, explanation: Explanation | None) -> list[Drawing]:
+    """One figure per example series; the explanation of these series, if there is one, tells which channels matter."""
     with warnings.catch_warnings():  # fit has warned already, and the page lists these values
         warnings.simplefilter("ignore", FarValueWarning)
-        chosen = telling_channels(run)
+        chosen = telling_channels(run, explanation)
         return [
             _figure(run, run.examples[[k]], position, role, chosen)
             for k, (position, role) in enumerate(run.data["examples"])
         ]
 
 
-def telling_channels(run: Run) -> list[int]:
-    """Positions of the channels whose removal changes the outputs for the examples the most, in table order."""
+def telling_channels(run: Run, explanation: Explanation | None) -> list[int]:
+    """Positions of the channels that moved the outputs for the examples the most, in table order.
+
+    Without an explanation, they are those whose removal changes these outputs the most.
+    """
     examples, estimator = run.examples, run.estimator
+    if explanation is not None:
+        return sorted(channels_of_terms(explanation)[:CHANNELS])
     there = [k for k in range(examples.channels) if bool(examples.observed[:, k].any())]
     if len(there) <= CHANNELS:
         return there

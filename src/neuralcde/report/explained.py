@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from ..contracts import ArgumentError
 from ..estimators.path_estimator import PathEstimator
-from ..figures import Drawing
+from ..explanations import Explanation
 from ..series import FarValueWarning, IrregularSeries
 
 MOST_SERIES, MOST_OBSERVATIONS = 200, 30_000  # test series for the importances, drawn at random
@@ -42,14 +43,29 @@ def importance_rows(found: dict[str, Any]) -> list[dict[str, Any]]:
     return [item | {"share": item["net"] / longest} for item in found["columns"]]
 
 
-def explained_examples(estimator: PathEstimator, examples: IrregularSeries) -> list[Drawing]:
-    """A picture per example: its prediction over time, with the observations that moved it most.
-
-    There are none on a path that is not causal.
-    """
+def explanation_of_examples(estimator: PathEstimator, examples: IrregularSeries, label: str) -> Explanation | None:
+    """The explanation of the examples, its scores named after the label; None on a path that is not causal."""
     if not len(examples) or estimator.preparation_.scheme.causality == "none":
-        return []
+        return None
     with warnings.catch_warnings():  # fit has warned already, and the page lists these values
         warnings.simplefilter("ignore", FarValueWarning)
         explanation = estimator.explain(examples)
-    return [explanation.drawing(place) for place in range(len(explanation))]
+    return dataclasses.replace(explanation, names=tuple(estimator.task_.score_names(label)))
+
+
+def channels_of_terms(explanation: Explanation) -> list[int]:
+    """Positions of the observed channels, those whose terms are the largest first.
+
+    Of a column of text it is the category that varies most.
+    """
+    series = explanation.series
+    place = {name: k for k, name in enumerate(series.channel_names)}
+    columns = {column.name: column for column in series.format.channel_columns(series.channel_names)}
+    spread = np.nan_to_num([np.nanstd(part) if (~np.isnan(part)).any() else 0.0 for part in series.values.numpy().T])
+    ranked = sorted(explanation.importances(), key=lambda item: -item.moved)
+    found = []
+    for item in ranked:
+        if item.kind == "channel":
+            channels = [place[name] for name in columns[item.column].feature_names]
+            found.append(max(channels, key=lambda k: float(spread[k])))
+    return [k for k in found if bool(series.observed[:, k].any())]

@@ -11,13 +11,14 @@ from ..tasks import metric_title
 
 def learning_curves(estimator: PathEstimator) -> list[Drawing]:
     """The losses per epoch and, if there is a validation set, the validation metric per epoch."""
-    history, best = estimator.history_, estimator.best_epoch_
+    history, best, averaged = estimator.history_, estimator.best_epoch_, estimator.averaged_epochs_
     epochs = [row["epoch"] for row in history]
     validated = bool(history) and "validation_loss" in history[0]
     dots = {"marker": "o", "markersize": 3} if len(epochs) < 25 else {}
 
     def mark(axes: Any) -> None:
-        axes.axvline(best, color=DARK, linewidth=0.9, linestyle=(0, (3, 3)), label=f"kept: epoch {best}")
+        word = "best" if averaged else "kept"
+        axes.axvline(best, color=DARK, linewidth=0.9, linestyle=(0, (3, 3)), label=f"{word}: epoch {best}")
         axes.set_xlabel("epoch")
         if len(epochs) < 25:
             axes.set_xlim(0.5, len(epochs) + 0.5)
@@ -49,5 +50,10 @@ def learning_curves(estimator: PathEstimator) -> list[Drawing]:
 
         value = score(history[best - 1][f"validation_{metric}"])
         see = f"The weights of the epoch with the best value are kept: {value} at epoch {best}."
+        if averaged:
+            see = (
+                f"The best value is {value}, at epoch {best}. The average of the weights of the best epochs is kept, "
+                "because it is at least as good on the validation series."
+            )
         drawings.append(draw(f"{title} on validation series", see, quality))
     return drawings

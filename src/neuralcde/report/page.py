@@ -14,7 +14,7 @@ from ..tasks import METRICS, metric_title_of
 from .bootstrap import differences, percentile_intervals, resampled, resamples
 from .data import data_facts, data_figures, far_rows
 from .examples import example_figures
-from .explained import explained_examples, importance_rows
+from .explained import explanation_of_examples, importance_rows
 from .html import render_page
 from .learning import learning_curves
 from .parts_of_test import group_rows, time_figure
@@ -60,6 +60,7 @@ def render(run: Run) -> str:
     form = estimator.preparation_.format
     metrics = metric_rows(run)
     by_time = data["by_time"]
+    explanation = explanation_of_examples(estimator, run.examples, run.label)
     return render_page(
         "page.html",
         run=run,
@@ -86,8 +87,8 @@ def render(run: Run) -> str:
         else time_figure(by_time, estimator.task_, form, per_row=bool(estimator.per_row)),
         by_group=group_rows(data["by_group"]),
         importances=data["importances"] and importance_rows(data["importances"]),
-        examples=example_figures(run),
-        explained=explained_examples(estimator, run.examples),
+        examples=example_figures(run, explanation),
+        explained=[] if explanation is None else [explanation.drawing(k) for k in range(len(explanation))],
         causal=estimator.preparation_.scheme.causality != "none",
         parameters=parameter_rows(run),
         validated="validation_loss" in estimator.history_[0],

@@ -67,6 +67,7 @@ def read_long(
     """Read a long table. `known` fixes the kind of times and the categories of text columns."""
     table = _as_frame(frame)
     if known is not None and channels is not None:
+        _check_columns(table, id=id, time=time, static=static, channels=None)  # names the columns as they came
         table = _with_missing_channels(table, channels)
     _check_columns(table, id=id, time=time, static=static, channels=channels)
     if len(table) == 0:

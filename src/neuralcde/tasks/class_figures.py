@@ -54,25 +54,25 @@ def binary_figures(p: Array, test: Evaluation, beside: Array | None = None, *, e
         draw(
             "ROC curve",
             f"The nearer to the top left corner the better. In {percent(area)} of the pairs of {test.cases}, one "
-            f"{yes_name} and one {no_name}, the first has the higher score. Dashed line: chance level. Dot: threshold "
-            "0.5 on the probability.",
+            f'with "{yes_name}" and one with "{no_name}", the first has the higher score. Dashed line: chance level. '
+            "Dot: threshold 0.5 on the probability.",
             roc,
         ),
         draw(
             f"Precision and recall of {yes_name}",
             "The nearer to the top right corner the better. It is more informative than the ROC curve if one class is "
-            f"rare. Dashed line: chance level ({percent(share)} of the test {test.cases} are {yes_name}). Dot: "
-            "threshold 0.5 on the probability.",
+            f'rare. Dashed line: chance level ("{yes_name}" is the truth for {percent(share)} of the test '
+            f"{test.cases}). Dot: threshold 0.5 on the probability.",
             precision_recall,
         ),
         calibration_figure(
             f"Calibration of the probability of {yes_name}",
-            f"Of the {test.cases} with a predicted probability of about 30 %, are 30 % {yes_name}? Dots on the "
-            "diagonal mean yes. Dots below it mean that the probabilities are too high. Bars: 95 % intervals.",
+            f'Of the {test.cases} with a predicted probability of about 30 %, is "{yes_name}" the truth for 30 %? Dots '
+            "on the diagonal mean yes. Dots below it mean that the probabilities are too high. Bars: 95 % intervals.",
             p,
             yes,
             xlabel=f"predicted probability of {yes_name}",
-            ylabel=f"fraction that is {yes_name}",
+            ylabel=f"fraction with {yes_name}",
         ),
         decision_curve(
             p,

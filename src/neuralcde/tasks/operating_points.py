@@ -159,8 +159,8 @@ def decision_curve(p: Array, yes: Array, name: str, beside: Array | None) -> Dra
         axes.legend()
 
     see = (
-        f"True alarms per case, minus the false alarms at the price that the threshold implies: whoever acts from 20 % "
-        f"on accepts four false alarms for one true alarm for {short(name)}. The model is of use at the thresholds "
+        "True alarms per case, minus the false alarms at the price that the threshold implies: whoever acts from 20 % "
+        f'on accepts four false alarms for one true alarm for "{short(name)}". The model is of use at the thresholds '
         "where its line is the highest."
     )
     return draw("Decision curve", see, paint)
