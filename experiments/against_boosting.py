@@ -10,7 +10,7 @@ The contestants are:
 - boosting, several: as many of them as there are members, averaged; each stops early on a tenth of the training and
   validation series;
 - one member: the first of the members below, `NeuralCDEClassifier(members=1)`;
-- default: the first four members averaged, as `NeuralCDEClassifier()` does for so many series;
+- default: the first two members averaged, as `NeuralCDEClassifier()` does for so many series;
 - members: the members averaged, as `NeuralCDEClassifier(members=5)` does;
 - members and boosting: `NeuralCDEClassifier(members=5, boosting=True)`.
 
@@ -81,7 +81,7 @@ GRID: dict[str, tuple[Any, ...]] = {
     "min_samples_leaf": (20, 100),
     "max_iter": (1000,),
 }
-DEFAULT_MEMBERS = 4  # of the estimators' default for as many series
+DEFAULT_MEMBERS = 2  # of the estimators' default for as many series
 Predict = Callable[[], NDArray[np.float64]]
 
 

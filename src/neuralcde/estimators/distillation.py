@@ -7,6 +7,8 @@ they vary less than the targets, of which each is one draw (Hinton, Vinyals and 
 from __future__ import annotations
 
 import dataclasses
+import sys
+import time
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..contracts import Argument, ArgumentError
+from ..train.progress import time_left
 from .boosting import boosting_features, fit_boosting
 from .modules import SERIES_FOR_SUMMARIES
 from .preparation import Preparation
@@ -38,6 +41,7 @@ def soft_targets(
     seed: int,
     labels: NDArray[Any] | None,
     groups: NDArray[Any] | None,
+    verbose: int = 0,
 ) -> tuple[Tensor | None, float]:
     r"""The targets of training, and the share of them that the predictions of trees have.
 
@@ -52,6 +56,8 @@ def soft_targets(
         loss and $L_0$ that of a constant prediction. It is 0 if they explain nothing, and at most 0.9.
     seed, labels, groups
         Seed of the folds; classes by which they are stratified; groups of series that are kept together.
+    verbose
+        0 to show no progress.
 
     Returns
     -------
@@ -86,7 +92,7 @@ def soft_targets(
         if share is None:
             return None, 0.0
         raise
-    outputs = out_of_fold(plain, folds, seed, labels)
+    outputs = out_of_fold(plain, folds, seed, labels, verbose=verbose)
     if share is None:
         share = float(np.clip(explained(plain, outputs), 0.0, MOST))
     if share == 0:
@@ -99,9 +105,11 @@ def out_of_fold(
     folds: list[tuple[NDArray[np.int64], NDArray[np.int64]]],
     seed: int,
     labels: NDArray[Any] | None,
+    *,
+    verbose: int = 0,
 ) -> Float[Tensor, "series outputs"]:
     """For each series, the outputs of trees that were fitted without its fold."""
-    features = boosting_features(data.preparation, data.series)
+    begun, features = time.monotonic(), boosting_features(data.preparation, data.series)
     found = torch.zeros(len(data.series), data.task.outputs, dtype=torch.float64)
     for number, (kept, held) in enumerate(folds):
         own = (seed + number) % 2**31
@@ -110,6 +118,11 @@ def out_of_fold(
             fitted, stops = validation_split(STOPS, len(kept), own, None if labels is None else labels[kept])
         trees = fit_boosting(data, kept[fitted], kept[stops], own, features=features)
         found[torch.from_numpy(held)] = trees(features[torch.from_numpy(held)])
+        if verbose:
+            done = number + 1
+            left = (time.monotonic() - begun) / done * (len(folds) - done)
+            text = f"trees to learn from: fold {done}/{len(folds)}" + (time_left(left) if left else "")
+            print(text, file=sys.stderr, flush=True)
     return found
 
 

@@ -27,7 +27,7 @@ from .modules import SERIES_FOR_SUMMARIES
 from .training_data import TrainingData
 
 CHANNELS_TO_DROP = 10  # from so many channels on, some are dropped in training
-MANY_SERIES, MEMBERS_FOR_MANY = 10_000, 4  # with an encoder, one model varies much by its seed
+MANY_SERIES, MEMBERS_FOR_MANY = 10_000, 2  # with an encoder, one model varies much by its seed
 ENGINE_LANES = 16  # series that the engine solves at a time
 Callback = Callable[[dict[str, Any]], Any]
 

@@ -347,7 +347,7 @@ class PathEstimator(FittedEstimator):
         if given == 0 or (given is None and not suits_distillation(data.preparation, per_row=data.per_row)):
             return None, 0.0
         classes = labels if self.goal == "classification" else None
-        soft, share = soft_targets(data, given, seed=seed, labels=classes, groups=groups)
+        soft, share = soft_targets(data, given, seed=seed, labels=classes, groups=groups, verbose=self.verbose)
         if self.verbose:
             print(f"distillation: {share:.2f} of the loss is on predictions of trees", file=sys.stderr, flush=True)
         return soft, share
