@@ -9,9 +9,9 @@ from neuralcde.estimators import members
 
 @pytest.mark.parametrize(
     ("asked", "series", "encoded", "count"),
-    [("auto", 9_999, True, 1), ("auto", 10_000, True, 4), ("auto", 10_000, False, 1), (3, 5, False, 3)],
+    [("auto", 9_999, True, 1), ("auto", 10_000, True, 2), ("auto", 10_000, False, 1), (3, 5, False, 3)],
 )
-def test_auto_is_four_for_many_series_with_an_encoder(asked, series, encoded, count):
+def test_auto_is_two_for_many_series_with_an_encoder(asked, series, encoded, count):
     assert members.number_of_members(asked, series, encoded=encoded) == count
 
 
@@ -27,14 +27,14 @@ def test_what_a_model_gets_depends_on_its_own_training_series(options, monkeypat
     assert [type(model.module_.readout).__name__ for model in (few, many)] == ["LinearReadout", "SummaryReadout"]
 
 
-def test_many_series_are_fitted_by_four_members_and_saved(monkeypatch, tmp_path):
+def test_many_series_are_fitted_by_two_members_and_saved(monkeypatch, tmp_path):
     monkeypatch.setattr(members, "MANY_SERIES", 30)
     monkeypatch.setattr(members, "cores", lambda: 1)
     rng = np.random.default_rng(0)
     values = np.where(rng.random((40, 6, 2)) < 0.6, np.nan, rng.normal(size=(40, 6, 2)))
     X = nc.IrregularSeries.from_padded(values, lengths=np.full(40, 6))
     model = nc.NeuralCDEClassifier(hidden=4, width=4, max_epochs=1, random_state=0).fit(X, np.arange(40) % 2)
-    assert len(model.members_) == 4
+    assert len(model.members_) == 2
     model.save(tmp_path / "model")
     np.testing.assert_array_equal(nc.load(tmp_path / "model").predict_proba(X), model.predict_proba(X))
     few = nc.NeuralCDEClassifier(hidden=4, width=4, max_epochs=1, random_state=0).fit(X[:20], np.arange(20) % 2)
