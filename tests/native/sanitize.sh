@@ -47,8 +47,9 @@ if [ "$sanitizers" = thread ]; then
 else
   libraries="$(library libasan.so):$(library libubsan.so):$(library libstdc++.so)"
   # Python and torch leave much to the end of the process: leaks are not looked for. Uses of a stack frame after its
-  # return are not either: GCC 12 then aligns frames to 32 bytes, and 64-byte vectors on them crash.
-  export ASAN_OPTIONS="detect_leaks=0:strict_init_order=1:detect_stack_use_after_return=0"
+  # return are not either: GCC 12 then aligns frames to 32 bytes, and 64-byte vectors on them crash. Arrays that do not
+  # fit into memory are an error of numpy, as elsewhere.
+  export ASAN_OPTIONS="detect_leaks=0:strict_init_order=1:detect_stack_use_after_return=0:allocator_may_return_null=1"
   export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1"
   symbol=__asan_init
 fi
