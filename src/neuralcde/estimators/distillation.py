@@ -27,6 +27,7 @@ from .training_data import TrainingData
 
 STOPS = 0.1  # fraction of the series of a fit of the trees that stops it early
 MOST = 0.9  # of the loss
+DROPOUT = 0.3  # of the readout of summaries: soft targets are overfitted less
 
 
 def suits_distillation(preparation: Preparation, *, per_row: bool) -> bool:

@@ -15,6 +15,7 @@ from sklearn.utils import Tags, check_random_state
 from torch import Tensor
 
 from ..contracts import Argument, ArgumentError, Option, Recipe, documented, warn_user
+from ..models import SummaryReadout
 from ..paths import PathScheme
 from ..series import IrregularSeries, ragged
 from ..solve import Solver
@@ -26,7 +27,7 @@ from .auxiliary import Auxiliary, as_auxiliary
 from .boosting import check_boosting, fit_boosting
 from .calibration import Calibration, indicators_of
 from .data_checks import warn_of_outcomes
-from .distillation import soft_targets, suits_distillation
+from .distillation import DROPOUT, soft_targets, suits_distillation
 from .fitted_estimator import FittedEstimator
 from .held_out_outputs import InterruptedFoldError, fitted_outputs, held_out_outputs
 from .inputs import (
@@ -261,9 +262,14 @@ class PathEstimator(FittedEstimator):
         soft, share = self._distilled(data, seed, None if self.per_row else targets, group)
         data = replace(data, soft=soft)
         trees = fit_boosting(data, *splits[0], seed) if self.boosting else None
+        readout = self.readout
+        if isinstance(readout, str) and readout == "auto":
+            readout = suited_readout(preparation)
+            if soft is not None and readout == "summary":
+                readout = SummaryReadout.with_options(dropout=DROPOUT)
         plans = [
             Plan(
-                seeded_module(vars(self), preparation, task, own).to(self.device),
+                seeded_module(vars(self) | {"readout": readout}, preparation, task, own).to(self.device),
                 *split,
                 settings_of(settings, vars(self), data, len(split[0]), own),
                 member_folder(folder, number, count),
@@ -280,7 +286,7 @@ class PathEstimator(FittedEstimator):
                 "distillation": share,
                 "intensity": intensity,
                 "encoder": "mlp" if automatic and encoded else None if automatic else self.encoder,
-                "readout": suited_readout(preparation) if self.readout == "auto" else self.readout,
+                "readout": readout,
             }
             try:
                 held = held_out_outputs(

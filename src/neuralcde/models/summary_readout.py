@@ -64,7 +64,7 @@ class SummaryReadout(Readout, name="summary"):
         hats: int = 80,
         families: Features = SUMMARIES,
         intensity: bool = True,
-        dropout: float = 0.3,
+        dropout: float = 0.5,
     ):
         super().__init__()
         check_sizes(width=width, bins=bins)
